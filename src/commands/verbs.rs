@@ -1,0 +1,146 @@
+//! The words of RL.PEEK, RL.REFUND, RL.CHARGE and RL.ALL.
+
+use super::error::Fault;
+use super::grammar::{HOLDERS, MOST_LOGGED, MOST_RULES};
+use super::limit::{self, Form, Settings};
+use crate::engine::Rule;
+
+/// What RL.PEEK looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look<'a> {
+    /// A limiter.
+    Rule(Rule<'a>),
+    /// Leases with so many holders at a time.
+    Leases(u64),
+}
+
+/// The words of one argument.
+pub fn words(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
+    argument.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+}
+
+/// The words of a rule that stands in one argument or in several. In several, an argument is a word, so that an id may
+/// contain spaces.
+pub fn spread<'a>(arguments: impl ExactSizeIterator<Item = &'a [u8]>) -> impl Iterator<Item = &'a [u8]> {
+    let single = arguments.len() == 1;
+    arguments.flat_map(move |argument| {
+        let (split, whole) = if single {
+            (Some(words(argument)), None)
+        } else {
+            (None, Some(argument))
+        };
+        split.into_iter().flatten().chain(whole)
+    })
+}
+
+/// Reads what RL.PEEK looks at.
+///
+/// # Errors
+/// The first word that is at fault.
+pub fn peek<'a>(settings: Settings, words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Look<'a>, Fault> {
+    let first = words.next();
+    if first.is_some_and(|word| word.eq_ignore_ascii_case(b"LEASE")) {
+        let limit = HOLDERS.read(words.next())?;
+        return match words.next() {
+            None => Ok(Look::Leases(limit)),
+            Some(word) => Err(Fault::word("option", word, "accepted behind LEASE limit, nothing is")),
+        };
+    }
+    let mut words = first.into_iter().chain(words);
+    limit::named_rule(Form::Peek, settings, &mut words).map(Look::Rule)
+}
+
+/// Reads the rules of RL.ALL and judges the keys, before any of them is opened.
+///
+/// # Errors
+/// A key without a rule, too many rules, the first rule that is none, a key that stands twice, or logs that would grow
+/// too much.
+pub fn whole<'a>(
+    settings: Settings,
+    arguments: impl ExactSizeIterator<Item = &'a [u8]>,
+) -> Result<Vec<Rule<'a>>, Fault> {
+    let count = arguments.len();
+    if !count.is_multiple_of(2) {
+        return Err(Fault::new(
+            "the last key has no rule: RL.ALL takes a rule behind every key",
+        ));
+    }
+    if count / 2 > MOST_RULES {
+        return Err(Fault::new(&format!(
+            "{} rules are more than {MOST_RULES}, the most in one call",
+            count / 2
+        )));
+    }
+    let mut keys = Vec::with_capacity(count / 2);
+    let mut rules = Vec::with_capacity(count / 2);
+    let mut arguments = arguments;
+    while let (Some(key), Some(argument)) = (arguments.next(), arguments.next()) {
+        keys.push(key);
+        rules.push(limit::named_rule(Form::Whole, settings, &mut words(argument))?);
+    }
+    keys.sort_unstable();
+    if let Some(twice) = keys.iter().zip(keys.iter().skip(1)).find(|(one, next)| one == next) {
+        return Err(Fault::word("key", twice.0, "there once: a key takes one rule per call"));
+    }
+    let logged = rules.iter().map(limit::logged).sum::<u64>();
+    if logged > MOST_LOGGED {
+        return Err(Fault::new(&format!(
+            "COST of all SLIDING rules is {logged} and above {MOST_LOGGED}, the most that one call may log, use BUCKETS"
+        )));
+    }
+    Ok(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: Settings = Settings {
+        sliding_max_limit: 100_000,
+    };
+
+    fn all(arguments: &[&str]) -> Result<usize, String> {
+        let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_bytes()).collect();
+        whole(SETTINGS, arguments.into_iter())
+            .map(|rules| rules.len())
+            .map_err(|fault| fault.text().to_owned())
+    }
+
+    #[test]
+    fn a_whole_is_judged_before_any_key_is_opened() {
+        assert_eq!(all(&["a", "FIXED 1 1s", "b", "TOKEN 1 1 1s COST 2"]), Ok(2));
+        assert_eq!(
+            all(&["a", "FIXED 1 1s", "a", "FIXED 2 1s"]),
+            Err("ERR key 'a' is not there once: a key takes one rule per call".into())
+        );
+        assert_eq!(
+            all(&["a", "FIXED 1 1s", "b"]),
+            Err("ERR the last key has no rule: RL.ALL takes a rule behind every key".into())
+        );
+        assert_eq!(
+            all(&["a", ""]),
+            Err("ERR rule is missing: FIXED, SLIDING, TOKEN or LEAKY".into())
+        );
+        assert_eq!(
+            all(&["a", "SLIDING 999 1h COST 200", "b", "SLIDING 999 1h COST 51"]),
+            Err(
+                "ERR COST of all SLIDING rules is 251 and above 250, the most that one call may log, use BUCKETS"
+                    .into()
+            )
+        );
+        let keys: Vec<_> = (0..65).map(|n| n.to_string()).collect();
+        let many: Vec<_> = keys.iter().flat_map(|key| [key.as_str(), "FIXED 1 1s"]).collect();
+        assert_eq!(
+            all(&many),
+            Err("ERR 65 rules are more than 64, the most in one call".into())
+        );
+    }
+
+    #[test]
+    fn one_argument_is_split_and_several_are_taken_as_they_are() {
+        let one = [b"SLIDING  3 1s".as_slice()];
+        assert_eq!(spread(one.into_iter()).count(), 3);
+        let several = [b"SLIDING".as_slice(), b"3", b"1s", b"ID", b"a b"];
+        assert_eq!(spread(several.into_iter()).last(), Some(b"a b".as_slice()));
+    }
+}
