@@ -1,0 +1,105 @@
+//! Settings: the server keeps, checks and rewrites them; here are their values.
+
+use std::ffi::{c_char, c_int, c_longlong, c_void};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use redis_module::raw;
+
+use super::api::Context;
+use super::api::setup::{self, Numeric};
+use super::guard;
+use crate::commands::limit::Settings;
+
+/// A setting and its value.
+struct Setting {
+    described: Numeric,
+    value: AtomicI64,
+}
+
+impl Setting {
+    const fn new(name: &'static std::ffi::CStr, default: i64, min: i64, max: i64) -> Self {
+        Self {
+            described: Numeric {
+                name,
+                default,
+                min,
+                max,
+            },
+            value: AtomicI64::new(default),
+        }
+    }
+
+    fn get(&self) -> i64 {
+        self.value.load(Ordering::Relaxed)
+    }
+}
+
+static SLIDING_MAX_LIMIT: Setting = Setting::new(c"sliding-max-limit", 100_000, 1, 10_000_000);
+static QUEUE_MAX_WAITING: Setting = Setting::new(c"queue-max-waiting", 1_000, 0, 100_000);
+static QUEUE_MAX_WAITING_PER_KEY: Setting = Setting::new(c"queue-max-waiting-per-key", 100, 0, 100_000);
+
+/// Registers every setting and reads what the operator gave.
+///
+/// # Errors
+/// A setting that the server refused, or values that it did not accept.
+pub fn register(context: *mut Context) -> Result<(), String> {
+    for setting in [&SLIDING_MAX_LIMIT, &QUEUE_MAX_WAITING, &QUEUE_MAX_WAITING_PER_KEY] {
+        setting.value.store(setting.described.default, Ordering::Relaxed);
+        let data = std::ptr::from_ref(setting).cast_mut().cast::<c_void>();
+        if !setup::register_setting(context, &setting.described, on_get, on_set, data) {
+            return Err(format!("the server refused the setting {:?}", setting.described.name));
+        }
+    }
+    if setup::load_settings(context) {
+        Ok(())
+    } else {
+        Err("a setting is not accepted".to_owned())
+    }
+}
+
+/// The bounds that the grammar asks for.
+#[must_use]
+pub fn settings() -> Settings {
+    Settings {
+        sliding_max_limit: positive(SLIDING_MAX_LIMIT.get()),
+    }
+}
+
+/// Clients that may wait in all queues together.
+#[must_use]
+pub fn queue_max_waiting() -> u64 {
+    positive(QUEUE_MAX_WAITING.get())
+}
+
+/// Clients that may wait in the queue of one key.
+#[must_use]
+pub fn queue_max_waiting_per_key() -> u64 {
+    positive(QUEUE_MAX_WAITING_PER_KEY.get())
+}
+
+fn positive(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+unsafe extern "C" fn on_get(_name: *const c_char, data: *mut c_void) -> c_longlong {
+    guard::run("config", || {
+        // SAFETY: the pointer registered above, to a static.
+        unsafe { data.cast_const().cast::<Setting>().as_ref() }.map_or(0, Setting::get)
+    })
+    .unwrap_or(0)
+}
+
+unsafe extern "C" fn on_set(
+    _name: *const c_char,
+    value: c_longlong,
+    data: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    guard::run("config", || {
+        // SAFETY: the pointer registered above, to a static.
+        if let Some(setting) = unsafe { data.cast_const().cast::<Setting>().as_ref() } {
+            setting.value.store(value, Ordering::Relaxed);
+        }
+    })
+    .map_or(1, |()| 0)
+}

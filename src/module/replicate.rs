@@ -1,0 +1,114 @@
+//! Effects: what a call did, in the words of native commands, and the traces it leaves for watchers and listeners.
+
+use std::ffi::{CStr, c_int};
+
+use super::api::Call;
+use super::api::key::Key;
+use super::api::text::{Owned, Word};
+
+/// A native command that a call comes down to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// SET with PXAT.
+    Set,
+    /// INCRBY.
+    IncrBy,
+    /// HSET.
+    HSet,
+    /// HDEL.
+    HDel,
+    /// ZADD.
+    ZAdd,
+    /// ZREM.
+    ZRem,
+    /// ZREMRANGEBYRANK.
+    ZRemRangeByRank,
+    /// PEXPIREAT.
+    PExpireAt,
+    /// DEL.
+    Del,
+    /// UNLINK.
+    Unlink,
+}
+
+const GENERIC: c_int = 1 << 2;
+const STRING: c_int = 1 << 3;
+const HASH: c_int = 1 << 6;
+const SORTED_SET: c_int = 1 << 7;
+
+impl Effect {
+    /// The command, and the events that it fires.
+    const fn described(self) -> (&'static CStr, &'static [(c_int, &'static CStr)]) {
+        match self {
+            Self::Set => (c"SET", &[(STRING, c"set"), (GENERIC, c"expire")]),
+            Self::IncrBy => (c"INCRBY", &[(STRING, c"incrby")]),
+            Self::HSet => (c"HSET", &[(HASH, c"hset")]),
+            Self::HDel => (c"HDEL", &[(HASH, c"hdel")]),
+            Self::ZAdd => (c"ZADD", &[(SORTED_SET, c"zadd")]),
+            Self::ZRem => (c"ZREM", &[(SORTED_SET, c"zrem")]),
+            Self::ZRemRangeByRank => (c"ZREMRANGEBYRANK", &[(SORTED_SET, c"zremrangebyrank")]),
+            Self::PExpireAt => (c"PEXPIREAT", &[(GENERIC, c"expire")]),
+            Self::Del => (c"DEL", &[(GENERIC, c"del")]),
+            Self::Unlink => (c"UNLINK", &[(GENERIC, c"del")]),
+        }
+    }
+}
+
+/// The most effects of one call on one key.
+const MOST: usize = 6;
+
+/// What a call did to a key, to be told once the key is closed.
+#[derive(Clone, Copy, Debug)]
+pub struct Trace {
+    effects: [Option<Effect>; MOST],
+}
+
+impl Trace {
+    /// Nothing.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { effects: [None; MOST] }
+    }
+
+    /// Hands an effect to replicas and the append-only file.
+    pub fn replicate(&mut self, call: Call<'_>, effect: Effect, words: &[Word<'_>]) {
+        call.replicate(effect.described().0, words);
+        if let Some(free) = self.effects.iter_mut().find(|effect| effect.is_none()) {
+            *free = Some(effect);
+        }
+    }
+
+    /// An effect on some members or fields of a key; none if there are none.
+    pub fn replicate_members(&mut self, key: &Key<'_>, effect: Effect, members: &[Owned]) {
+        if members.is_empty() {
+            return;
+        }
+        let words: Vec<_> = std::iter::once(key.name())
+            .chain(members.iter().map(Owned::word))
+            .collect();
+        self.replicate(key.call(), effect, &words);
+    }
+
+    /// ZADD of some members with one score.
+    pub fn replicate_scores(&mut self, key: &Key<'_>, score: &Owned, members: &[Owned]) {
+        if members.is_empty() {
+            return;
+        }
+        let pairs = members.iter().flat_map(|member| [score.word(), member.word()]);
+        let words: Vec<_> = std::iter::once(key.name()).chain(pairs).collect();
+        self.replicate(key.call(), Effect::ZAdd, &words);
+    }
+
+    /// Tells watchers, client-side caches and listeners; the key must be closed by now.
+    pub fn tell(&self, call: Call<'_>, name: Word<'_>) {
+        if self.effects.iter().all(Option::is_none) {
+            return;
+        }
+        call.signal_modified(name);
+        for effect in self.effects.iter().flatten() {
+            for (class, event) in effect.described().1 {
+                call.notify(*class, event, name);
+            }
+        }
+    }
+}
