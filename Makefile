@@ -1,0 +1,78 @@
+# `make help` lists the targets. What the machine lacks is installed by scripts/need.sh, which asks before using sudo.
+
+SHELL := /bin/bash
+
+# Where `make run` listens, and which server it starts (empty: the one on the PATH, else the distribution's).
+PORT ?= 6379
+SERVER ?=
+# For `make servers` and `make test-servers`: names to take (empty: all) and names to leave out, with commas between.
+SERVERS ?=
+SKIP ?=
+# Passed on to the test runner, such as ARGS='--test server' or ARGS='promise'.
+ARGS ?=
+# Passed on to bench/run.py.
+BENCH_ARGS ?=
+
+target := $(or $(CARGO_TARGET_DIR),target)
+cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/redis-limiters/servers
+default_server := $(cache)/redis-7.0/redis-server
+comma := ,
+empty :=
+space := $(empty) $(empty)
+
+# The integration tests take their modules and their server from here.
+RL_MODULE ?= $(abspath $(target))/release/libredis_limiters.so
+RL_MODULE_PANIC ?= $(abspath $(target))/inject-panic/release/libredis_limiters.so
+RL_SERVER ?= $(default_server)
+
+export PORT SERVER SKIP RL_MODULE RL_MODULE_PANIC RL_SERVER
+
+.DEFAULT_GOAL := help
+.PHONY: help run build modules default-server test servers test-servers lint bench bench-server clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## build, then start a server with the module in the foreground on PORT (6379); SERVER= picks the binary
+	@scripts/run.sh
+
+build: ## build the module: target/release/libredis_limiters.so
+	@scripts/need.sh build
+	cargo build --release --locked
+
+# The second module can be told to panic; it has a folder of its own so that nobody loads it by mistake.
+modules: build
+	cargo build --release --locked --features inject-panic --target-dir $(target)/inject-panic
+
+default-server:
+ifeq ($(RL_SERVER),$(default_server))
+	@scripts/servers.sh redis-7.0
+endif
+
+test: modules default-server ## run every test, against Redis 7.0 or RL_SERVER=
+	cargo test --locked --no-fail-fast $(ARGS)
+
+servers: ## fetch and build the servers of test-servers into the cache; SERVERS= picks, SKIP= leaves out
+	@scripts/servers.sh $(subst $(comma),$(space),$(SERVERS))
+
+test-servers: modules ## run the integration tests on each of those servers and show a table
+	@scripts/test-servers.sh $(subst $(comma),$(space),$(SERVERS)) -- $(ARGS)
+
+lint: ## check formatting, clippy's warnings and, where shellcheck is installed, the scripts
+	@scripts/need.sh build lint
+	cargo fmt --check
+	cargo clippy --all-targets --locked -- -D warnings
+	@if command -v shellcheck >/dev/null; then set -x; shellcheck scripts/*.sh .ci/run; \
+	else echo "shellcheck is not installed: the scripts are not checked"; fi
+
+bench: ## measure the engine
+	@scripts/need.sh build
+	cargo bench --locked
+
+bench-server: build default-server ## measure a real server, the module beside its rivals; BENCH_ARGS= is passed on
+	@scripts/need.sh python
+	python3 bench/run.py --server $(RL_SERVER) --module $(RL_MODULE) $(BENCH_ARGS)
+
+clean: ## remove what was built; the servers in the cache stay
+	cargo clean
+	rm -rf $(target)/inject-panic

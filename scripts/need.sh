@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Installs what a task needs and this machine lacks: scripts/need.sh <what>...
+#
+#   build    a C compiler with libc's headers, and libclang with clang's own headers (bindgen reads the server's header)
+#   lint     rustfmt and clippy
+#   server   a redis-server and redis-cli from the distribution; prints the path of the server on standard output
+#   compile  what it takes to compile a server from its source: a C and a C++ compiler, make, tar, gzip, xz
+#   python   python3
+#   make     make
+#
+# Says what it does on standard error. As root, or with CI=true, it does not ask; otherwise it asks before sudo.
+set -euo pipefail
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/redis-limiters/servers
+
+say() { printf 'need: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+have() { command -v "$1" >/dev/null; }
+
+# install <why> <package>...
+install() {
+    local why=$1 answer
+    shift
+    have apt-get || fail "$why. There is no apt-get here: install what Debian calls $*, then try again"
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        have sudo || fail "$why. As root: apt-get install --no-install-recommends $*"
+        as_root=(sudo)
+        if [ "${CI:-}" = true ]; then
+            as_root=(sudo -n)
+        else
+            printf 'need: %s. Run "sudo apt-get install --no-install-recommends %s"? [y/N] ' "$why" "$*" >&2
+            # No answer, such as an end of file, is a no.
+            read -r answer || answer=
+            [[ $answer == [yY]* ]] || fail "nothing installed"
+        fi
+    fi
+    say "$why; installing $*"
+    # A broken list of a third party must not be in the way: whether the packages can be had decides.
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2 || say "apt-get update failed in part; going on"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" >&2
+}
+
+# Whether a program in C compiles and links; a compiler without libc's headers does not count.
+c_compiles() {
+    have cc && printf '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n' | cc -x c -o /dev/null - 2>/dev/null
+}
+
+# Whether libclang is here together with clang's own headers (stddef.h and such) of the same version. One without the
+# other fails in the middle of the build, with a message that does not name the package.
+libclang_reads() {
+    [ -z "${LIBCLANG_PATH:-}" ] || return 0
+    local headers root
+    for headers in /usr/lib/llvm-*/lib/clang/*/include/stddef.h; do
+        root=${headers%/lib/clang/*}
+        ! compgen -G "$root/lib/libclang[-.]*so*" >/dev/null || return 0
+    done
+    # Distributions that do not keep a folder per version.
+    compgen -G '/usr/lib*/clang/*/include/stddef.h' >/dev/null && compgen -G '/usr/lib*/libclang.so*' >/dev/null
+}
+
+# shellcheck source=/dev/null
+is_debian_12() { (. /etc/os-release && [ "${ID:-}-${VERSION_ID:-}" = debian-12 ]) 2>/dev/null; }
+
+need_build() {
+    have cargo || fail "there is no cargo: a Rust toolchain is the one thing to bring (rustup installs one)"
+    c_compiles || install "No C compiler with libc's headers" gcc libc6-dev
+    if ! libclang_reads; then
+        # The smallest pair that works: everywhere else the name of the package depends on the release.
+        if is_debian_12; then
+            install "No libclang with its headers" libclang1-14 libclang-common-14-dev
+        else
+            install "No libclang with its headers" libclang-dev
+        fi
+    fi
+}
+
+need_lint() {
+    local part
+    for part in fmt clippy; do
+        ! cargo "$part" --version >/dev/null 2>&1 || continue
+        say "no cargo $part; asking rustup for it"
+        case $part in
+            fmt) rustup component add rustfmt >&2 ;;
+            clippy) rustup component add clippy >&2 ;;
+        esac
+    done
+}
+
+# Debian's package redis-server would start a service on port 6379. Its package redis-tools does not, and carries the
+# same binary under the name redis-check-rdb; called by the name redis-server it is the server. The link goes to the
+# cache, in a folder named after the version that the binary reports.
+need_server() {
+    local checker version folder program
+    checker=$(command -v redis-check-rdb || true)
+    if [ -z "$checker" ]; then
+        install "No redis-server" redis-tools
+        checker=$(command -v redis-check-rdb) || fail "package redis-tools brought no redis-check-rdb"
+    fi
+    version=$( (exec -a redis-server "$checker" --version) | sed -nE 's/.* v=([0-9]+\.[0-9]+)\..*/\1/p' || true)
+    [ -n "$version" ] || fail "$checker is no redis-server under another name; name a server in SERVER="
+    folder=$cache/redis-$version
+    mkdir -p "$folder"
+    # A server built from source under this name stays.
+    if [ ! -x "$folder/redis-server" ]; then
+        say "$checker is redis-server $version under another name; linking it as $folder/redis-server"
+        for program in redis-cli redis-benchmark; do
+            ln -sf "$(command -v "$program")" "$folder/$program"
+        done
+        ln -sf "$checker" "$folder/redis-server"
+    fi
+    printf '%s\n' "$folder/redis-server"
+}
+
+need_compile() {
+    if ! c_compiles || ! have g++; then install "No compilers for C and C++" gcc g++ libc6-dev; fi
+    local program missing=()
+    for program in make tar gzip xz; do
+        have "$program" || missing+=("${program/%xz/xz-utils}")
+    done
+    [ ${#missing[@]} -eq 0 ] || install "No ${missing[*]}" "${missing[@]}"
+}
+
+need_python() { have python3 || install "No python3" python3; }
+need_make() { have make || install "No make" make; }
+
+[ $# -gt 0 ] || fail "usage: $0 build|lint|server|compile|python|make ..."
+for what; do
+    case $what in
+        build | lint | server | compile | python | make) "need_$what" ;;
+        *) fail "$what: not one of build, lint, server, compile, python, make" ;;
+    esac
+done
