@@ -210,13 +210,13 @@ pub enum Change {
 
 /// When a key that must be remembered for `needed` from now shall expire, if its expiry has to move for that.
 ///
-/// A key that already lives long enough is left alone; otherwise it gets `slack` on top, so that a busy key moves its
-/// expiry once in a while instead of at every call.
+/// A key that already lives long enough is left alone, and so is one that need not be remembered any more; otherwise it
+/// gets `slack` on top, so that a busy key moves its expiry once in a while instead of at every call.
 #[must_use]
 pub fn moved_expiry(current: Option<Millis>, now: Micros, needed: Span, slack: Span) -> Option<Millis> {
     let at_least = now.ceil_ms_after(needed);
     match current {
-        Some(current) if current >= at_least => None,
+        Some(current) if current >= at_least || needed == Span::ZERO => None,
         _ => Some(at_least.plus_ceil(slack).at_most_longest_after(now.floor_ms())),
     }
 }

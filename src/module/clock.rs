@@ -30,10 +30,10 @@ pub fn monotonic_us() -> i64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The wall clock at this moment, in microseconds.
+/// The wall clock at this moment, in microseconds: the server's own where it tells it, so that there is only one.
 #[must_use]
 pub fn wall_us() -> i64 {
-    read(libc::CLOCK_REALTIME)
+    api::server_clock().unwrap_or_else(|| read(libc::CLOCK_REALTIME))
 }
 
 /// A timer of the operating system on the monotonic clock, as a file descriptor.

@@ -1,7 +1,7 @@
 //! States under keys: what a call has to know is read here, and what it decided is written here.
 
 use super::api::key::{Edge, From, Key, Type, instant_of};
-use super::api::text::{LEVEL, Owned, TOKENS, TS, Word};
+use super::api::text::{LEVEL, ONE, Owned, PXAT, TOKENS, TS, Word, ZERO};
 use super::replicate::{Effect, Trace};
 use crate::commands::error;
 use crate::commands::grammar::MOST_LOGGED;
@@ -336,6 +336,7 @@ fn put_counter(key: &Key<'_>, used: u64, by: i64, expiry: Option<Millis>) -> Tra
     let text = record::number(used);
     key.set_string(text.as_bytes());
     match expiry {
+        None if by == 1 => trace.replicate(key.call(), Effect::IncrBy, &[key.name(), ONE.word()]),
         None => {
             let by = Owned::signed(by);
             trace.replicate(key.call(), Effect::IncrBy, &[key.name(), by.word()]);
@@ -344,7 +345,7 @@ fn put_counter(key: &Key<'_>, used: u64, by: i64, expiry: Option<Millis>) -> Tra
             key.expire_at(end);
             let used = Owned::new(text.as_bytes());
             let end = Owned::signed(end.get());
-            let pxat = super::api::text::PXAT.word();
+            let pxat = PXAT.word();
             trace.replicate(key.call(), Effect::Set, &[key.name(), used.word(), pxat, end.word()]);
         }
     }
@@ -478,7 +479,7 @@ pub fn trim(key: &Key<'_>, cutoff: i64, most: u64, trace: &mut Trace) {
     }
     if trimmed > 0 {
         let last = Owned::number(trimmed - 1);
-        let words = [key.name(), super::api::text::ZERO.word(), last.word()];
+        let words = [key.name(), ZERO.word(), last.word()];
         trace.replicate(key.call(), Effect::ZRemRangeByRank, &words);
     }
 }

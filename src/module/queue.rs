@@ -22,7 +22,7 @@ use super::run::{Failure, Outcome};
 use super::{clock, config, guard, keys};
 use crate::commands::limit;
 use crate::commands::reply::{self, Five};
-use crate::engine::time::Span;
+use crate::engine::time::{Micros, Span};
 use crate::engine::{self, Decision, Limiter, Loaded, Rule, Verb, Verdict, Write};
 
 /// A key's line: its database and its name, which is held and not copied.
@@ -87,8 +87,9 @@ pub fn waiting() -> u64 {
 }
 
 impl Waiting {
-    /// The time by which turns are measured: real time, moved up by every step that the wall clock took forward.
-    fn now_us(&mut self) -> i64 {
+    /// The time by which turns are measured, real time moved up by every step that the wall clock took forward, at an
+    /// instant of the wall clock that has just been.
+    fn line_time(&mut self, instant: Micros) -> i64 {
         // The wall clock first: a pause between the readings must not look like a step forward.
         let wall = clock::wall_us();
         let real = clock::monotonic_us();
@@ -98,7 +99,13 @@ impl Waiting {
         } else {
             self.ahead_us.max(ahead)
         };
-        real.saturating_add(self.ahead_us)
+        let passed = wall.saturating_sub(instant.get());
+        real.saturating_add(self.ahead_us).saturating_sub(passed)
+    }
+
+    /// The same, at this moment.
+    fn line_time_now(&mut self) -> i64 {
+        self.line_time(Micros::from_clock(clock::wall_us()))
     }
 
     fn has_room(&self, line: &Line) -> bool {
@@ -107,8 +114,9 @@ impl Waiting {
         all < config::queue_max_waiting() && here < config::queue_max_waiting_per_key()
     }
 
-    fn add(&mut self, client: Blocked, line: Line, delay: Span, answer: Five) {
-        let turn = (self.now_us().saturating_add(delay.us()), self.booked);
+    fn add(&mut self, client: Blocked, line: Line, now: Micros, delay: Span, answer: Five) {
+        // Counted from the instant of the booking: what has passed since then must not change the order of the turns.
+        let turn = (self.line_time(now).saturating_add(delay.us()), self.booked);
         self.booked = self.booked.wrapping_add(1);
         let counted = Line {
             database: line.database,
@@ -134,7 +142,7 @@ impl Waiting {
 
     /// Takes everybody out of the line whose turn has come, in order.
     fn due(&mut self) -> Vec<Waiter> {
-        let now = self.now_us();
+        let now = self.line_time_now();
         let mut due = Vec::new();
         while let Some((turn, _)) = self.by_turn.first_key_value()
             && turn.0 <= now
@@ -204,7 +212,7 @@ pub fn queue(call: Call<'_>) -> Outcome {
         Some((line, client)) => {
             let [_, _, _, wait, _] = &mut five;
             *wait = 0;
-            WAITING.with_borrow_mut(|waiting| waiting.add(client, line, delay, five));
+            WAITING.with_borrow_mut(|waiting| waiting.add(client, line, now, delay, five));
         }
         None => call.five(&five),
     }
@@ -212,12 +220,7 @@ pub fn queue(call: Call<'_>) -> Outcome {
 }
 
 /// The answer to a call that would have to wait where too many wait already: nothing is booked.
-fn turned_away(
-    loaded: &Loaded<'_>,
-    rule: &Rule<'_>,
-    turn: Span,
-    now: crate::engine::time::Micros,
-) -> (Decision, Write) {
+fn turned_away(loaded: &Loaded<'_>, rule: &Rule<'_>, turn: Span, now: Micros) -> (Decision, Write) {
     let (standing, _) = engine::decide(loaded, engine::Ask::NOTHING, now);
     let decision = Decision {
         verdict: Verdict::Deny { wait: turn },
@@ -274,9 +277,13 @@ unsafe extern "C" fn on_timer(descriptor: c_int, _data: *mut c_void, _mask: c_in
 /// The server's tick: catches up with a wall clock that stepped forward, and with a timer that failed.
 unsafe extern "C" fn on_tick(_context: *mut Context, _event: raw::RedisModuleEvent, _sub: u64, _data: *mut c_void) {
     guard::run("tick", || {
-        if waiting() > 0 {
-            release_due();
-        }
+        // The timer alone lets clients go, so that one round of the event loop has one batch, in order.
+        WAITING.with_borrow_mut(|waiting| {
+            if !waiting.by_turn.is_empty() {
+                waiting.line_time_now();
+                waiting.arm();
+            }
+        });
     });
 }
 

@@ -61,20 +61,25 @@ const MOST: usize = 6;
 #[derive(Clone, Copy, Debug)]
 pub struct Trace {
     effects: [Option<Effect>; MOST],
+    count: usize,
 }
 
 impl Trace {
     /// Nothing.
     #[must_use]
     pub const fn none() -> Self {
-        Self { effects: [None; MOST] }
+        Self {
+            effects: [None; MOST],
+            count: 0,
+        }
     }
 
     /// Hands an effect to replicas and the append-only file.
     pub fn replicate(&mut self, call: Call<'_>, effect: Effect, words: &[Word<'_>]) {
         call.replicate(effect.described().0, words);
-        if let Some(free) = self.effects.iter_mut().find(|effect| effect.is_none()) {
+        if let Some(free) = self.effects.get_mut(self.count) {
             *free = Some(effect);
+            self.count += 1;
         }
     }
 
@@ -99,13 +104,9 @@ impl Trace {
         self.replicate(key.call(), Effect::ZAdd, &words);
     }
 
-    /// Tells watchers, client-side caches and listeners; the key must be closed by now.
+    /// Tells listeners; the key must be closed by now.
     pub fn tell(&self, call: Call<'_>, name: Word<'_>) {
-        if self.effects.iter().all(Option::is_none) {
-            return;
-        }
-        call.signal_modified(name);
-        for effect in self.effects.iter().flatten() {
+        for effect in self.effects.iter().take(self.count).flatten() {
             for (class, event) in effect.described().1 {
                 call.notify(*class, event, name);
             }

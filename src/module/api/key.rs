@@ -1,11 +1,12 @@
 //! An open key.
 
 use redis_module::raw;
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use super::text::{Owned, Word};
-use super::{Call, api, bytes, nothing};
+use super::{Call, api, bytes, nothing, setup};
 use crate::engine::time::{Micros, Millis};
 
 /// What stands under a key.
@@ -40,11 +41,25 @@ pub struct Key<'c> {
     call: Call<'c>,
     name: Word<'c>,
     handle: *mut raw::RedisModuleKey,
+    kind: Type,
+    written: Cell<bool>,
 }
 
 impl Drop for Key<'_> {
+    /// Closes the key, and if it was written tells watchers and client-side caches.
+    ///
+    /// The server tells them at the close of a key, which it has at hand then, unless a module says that it does so
+    /// itself; a call of its own for that would look the key up again. So the module says so for all keys but those
+    /// that were written, and a refusal disturbs nobody.
     fn drop(&mut self) {
-        if !self.handle.is_null() {
+        if self.handle.is_null() {
+            return;
+        }
+        if self.written.get() {
+            setup::signal_at_close(self.call.context(), true);
+            api!(RedisModule_CloseKey(self.handle));
+            setup::signal_at_close(self.call.context(), false);
+        } else {
             api!(RedisModule_CloseKey(self.handle));
         }
     }
@@ -59,11 +74,23 @@ impl<'c> Key<'c> {
             Mode::Write => READ | WRITE,
         };
         let handle = api!(RedisModule_OpenKey(call.context(), name.pointer(), mode));
+        let kind = if handle.is_null() {
+            Type::Empty
+        } else {
+            type_of(api!(RedisModule_KeyType(handle)))
+        };
         Self {
             call,
             name,
-            handle: handle.cast(),
+            handle,
+            kind,
+            written: Cell::new(false),
         }
+    }
+
+    /// Takes note that the key is written.
+    fn writes(&self) {
+        self.written.set(true);
     }
 
     /// The call that opened the key.
@@ -78,19 +105,10 @@ impl<'c> Key<'c> {
         self.name
     }
 
-    /// What stands there.
+    /// What stood there when the key was opened.
     #[must_use]
-    pub fn kind(&self) -> Type {
-        if self.handle.is_null() {
-            return Type::Empty;
-        }
-        match api!(RedisModule_KeyType(self.handle)) {
-            0 => Type::Empty,
-            1 => Type::String,
-            3 => Type::Hash,
-            5 => Type::SortedSet,
-            _ => Type::Other,
-        }
+    pub const fn kind(&self) -> Type {
+        self.kind
     }
 
     /// Bytes of a string, fields of a hash, elements of a sorted set.
@@ -108,7 +126,7 @@ impl<'c> Key<'c> {
     /// Only for a key that exists: some servers crash when they are asked for the expiry of an empty one.
     #[must_use]
     pub fn expiry(&self) -> Option<Millis> {
-        if self.kind() == Type::Empty {
+        if self.kind == Type::Empty {
             return None;
         }
         let at = api!(RedisModule_GetAbsExpire(self.handle));
@@ -117,6 +135,7 @@ impl<'c> Key<'c> {
 
     /// Moves the instant of expiry.
     pub fn expire_at(&self, at: Millis) {
+        self.writes();
         if !self.handle.is_null() {
             api!(RedisModule_SetAbsExpire(self.handle, at.get()));
         }
@@ -136,11 +155,16 @@ impl<'c> Key<'c> {
 
     /// Makes a string value of these bytes, in place where there is one; the expiry stays.
     pub fn set_string(&self, text: &[u8]) {
-        if self.kind() == Type::Empty || self.length() != text.len() {
-            api!(RedisModule_StringTruncate(self.handle, text.len()));
-        }
+        self.writes();
         let mut length = 0;
-        let start = api!(RedisModule_StringDMA(self.handle, &raw mut length, READ | WRITE));
+        let mut start = ptr::null_mut();
+        if self.kind == Type::String {
+            start = api!(RedisModule_StringDMA(self.handle, &raw mut length, READ | WRITE));
+        }
+        if start.is_null() || length != text.len() {
+            api!(RedisModule_StringTruncate(self.handle, text.len()));
+            start = api!(RedisModule_StringDMA(self.handle, &raw mut length, READ | WRITE));
+        }
         if !start.is_null() && length == text.len() {
             // SAFETY: the server grants write access to `length` bytes, which are not the caller's.
             unsafe { ptr::copy_nonoverlapping(text.as_ptr(), start.cast::<u8>(), length) };
@@ -149,6 +173,7 @@ impl<'c> Key<'c> {
 
     /// Deletes the key; a large value is freed in the background.
     pub fn unlink(&self) {
+        self.writes();
         if !self.handle.is_null() {
             api!(RedisModule_UnlinkKey(self.handle));
         }
@@ -175,6 +200,7 @@ impl<'c> Key<'c> {
 
     /// Sets a field of a hash.
     pub fn hash_set(&self, field: Word<'_>, value: Word<'_>) {
+        self.writes();
         api!(RedisModule_HashSet(
             self.handle,
             0,
@@ -186,6 +212,7 @@ impl<'c> Key<'c> {
 
     /// Sets two fields of a hash.
     pub fn hash_set_two(&self, one: (Word<'_>, Word<'_>), other: (Word<'_>, Word<'_>)) {
+        self.writes();
         api!(RedisModule_HashSet(
             self.handle,
             0,
@@ -199,6 +226,7 @@ impl<'c> Key<'c> {
 
     /// Deletes a field of a hash, and the key with the last one.
     pub fn hash_delete(&self, field: Word<'_>) {
+        self.writes();
         // The API's mark for a field that shall go: the pointer 1.
         let delete = ptr::without_provenance_mut::<c_void>(1);
         api!(RedisModule_HashSet(self.handle, 0, field.pointer(), delete, nothing()));
@@ -262,6 +290,7 @@ impl<'c> Key<'c> {
 
     /// Adds an element to a sorted set, or gives it another score.
     pub fn add(&self, score: Micros, member: Word<'_>) {
+        self.writes();
         api!(RedisModule_ZsetAdd(
             self.handle,
             score_of(score.get()),
@@ -272,7 +301,18 @@ impl<'c> Key<'c> {
 
     /// Takes an element out of a sorted set, and deletes the key with the last one.
     pub fn remove(&self, member: Word<'_>) {
+        self.writes();
         api!(RedisModule_ZsetRem(self.handle, member.pointer(), ptr::null_mut()));
+    }
+}
+
+const fn type_of(kind: c_int) -> Type {
+    match kind {
+        0 => Type::Empty,
+        1 => Type::String,
+        3 => Type::Hash,
+        5 => Type::SortedSet,
+        _ => Type::Other,
     }
 }
 

@@ -61,7 +61,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_ZsetRangePrev RedisModule_ZsetRangeEndReached RedisModule_ZsetRangeStop RedisModule_CreateString
         RedisModule_FreeString RedisModule_HoldString RedisModule_StringPtrLen RedisModule_Replicate RedisModule_Call
         RedisModule_FreeCallReply RedisModule_CallReplyType RedisModule_CallReplyInteger RedisModule_CallReplyArrayElement
-        RedisModule_CallReplyStringPtr RedisModule_SignalModifiedKey RedisModule_NotifyKeyspaceEvent RedisModule_WrongArity
+        RedisModule_CallReplyStringPtr RedisModule_NotifyKeyspaceEvent RedisModule_WrongArity
         RedisModule_ReplyWithError RedisModule_ReplyWithArray RedisModule_ReplyWithLongLong RedisModule_ReplyWithStringBuffer
         RedisModule_ReplyWithNull RedisModule_GetContextFlags RedisModule_GetSelectedDb RedisModule_Log
         RedisModule_RegisterNumericConfig RedisModule_LoadConfigs RedisModule_RegisterInfoFunc RedisModule_InfoAddSection
@@ -187,11 +187,6 @@ impl<'c> Call<'c> {
         ));
     }
 
-    /// Tells watchers and client-side caches that a key has changed.
-    pub fn signal_modified(&self, key: Word<'_>) {
-        api!(RedisModule_SignalModifiedKey(self.context, key.pointer()));
-    }
-
     /// Fires a keyspace event.
     pub fn notify(&self, class: c_int, event: &CStr, key: Word<'_>) {
         api!(RedisModule_NotifyKeyspaceEvent(
@@ -234,7 +229,7 @@ impl<'c> Call<'c> {
             vector,
             words.len()
         ));
-        (!reply.is_null()).then_some(CallReply(reply))
+        (!reply.is_null()).then(|| CallReply(reply))
     }
 
     /// Whether a client of this call must not be blocked.
@@ -299,6 +294,13 @@ fn bytes<'c>(string: *mut ServerString) -> &'c [u8] {
 pub fn cached_clock() -> Option<Micros> {
     // SAFETY: a plain read of a pointer; the function takes nothing and reads a number.
     unsafe { raw::RedisModule_CachedMicroseconds.map(|function| Micros::from_clock(function())) }
+}
+
+/// The server's wall clock at this moment, in microseconds, if it tells it.
+#[must_use]
+pub fn server_clock() -> Option<i64> {
+    // SAFETY: a plain read of a pointer; the function takes nothing and reads a number.
+    unsafe { raw::RedisModule_Microseconds.map(|function| function()) }
 }
 
 /// Writes a line to the server's log.

@@ -2,6 +2,7 @@
 
 use redis_module::raw;
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_uint, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::{Context, api, nothing};
 
@@ -51,10 +52,14 @@ pub fn is_valkey() -> bool {
     }
 }
 
-/// Tells the server how this module behaves, in one call.
+/// The options of this module, as they were set at load.
+static OPTIONS: AtomicI32 = AtomicI32::new(0);
+
+/// Keys are not signalled at their close, so that a refusal disturbs nobody who watches them.
+const NO_IMPLICIT_SIGNAL_MODIFIED: c_int = 1 << 1;
+
+/// Tells the server how this module behaves.
 pub fn set_options(context: *mut Context) {
-    /// Keys are signalled by hand, so that a refusal disturbs nobody who watches them.
-    const NO_IMPLICIT_SIGNAL_MODIFIED: c_int = 1 << 1;
     /// Nothing is kept outside the keyspace that a replica's loading could disturb.
     const HANDLE_REPL_ASYNC_LOAD: c_int = 1 << 2;
     /// Valkey: the commands of effects need not be looked up each time.
@@ -65,6 +70,18 @@ pub fn set_options(context: *mut Context) {
     if is_valkey() {
         options |= SKIP_COMMAND_VALIDATION | HANDLE_ATOMIC_SLOT_MIGRATION;
     }
+    OPTIONS.store(options, Ordering::Relaxed);
+    api!(RedisModule_SetModuleOptions(context, options));
+}
+
+/// Whether the server shall tell watchers of a key when it is closed.
+pub fn signal_at_close(context: *mut Context, signal: bool) {
+    let options = OPTIONS.load(Ordering::Relaxed);
+    let options = if signal {
+        options & !NO_IMPLICIT_SIGNAL_MODIFIED
+    } else {
+        options
+    };
     api!(RedisModule_SetModuleOptions(context, options));
 }
 

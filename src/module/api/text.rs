@@ -60,7 +60,8 @@ impl Owned {
 
     /// Takes over a string that the server gave away.
     pub(super) fn take(pointer: *mut ServerString) -> Option<Self> {
-        (!pointer.is_null()).then_some(Self(pointer))
+        // Lazily: a string made from a null pointer would be freed on the spot.
+        (!pointer.is_null()).then(|| Self(pointer))
     }
 
     /// This string as a word.
@@ -123,17 +124,19 @@ pub static TS: Constant = Constant::new(record::TS);
 pub static PXAT: Constant = Constant::new(b"PXAT");
 /// The rank of the first element.
 pub static ZERO: Constant = Constant::new(b"0");
+/// The commonest step of a counter.
+pub static ONE: Constant = Constant::new(b"1");
 
 /// Makes the constant words.
 pub fn make_constants() {
-    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &ZERO] {
+    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &ZERO, &ONE] {
         constant.make();
     }
 }
 
 /// Gives the constant words back.
 pub fn free_constants() {
-    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &ZERO] {
+    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &ZERO, &ONE] {
         constant.free();
     }
 }
