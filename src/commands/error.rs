@@ -41,11 +41,7 @@ pub fn quoted(word: &[u8]) -> String {
     let mut text = String::with_capacity(SHOWN + 5);
     text.push('\'');
     for byte in word.iter().take(SHOWN) {
-        let shown = if byte.is_ascii_graphic() || *byte == b' ' {
-            char::from(*byte)
-        } else {
-            '?'
-        };
+        let shown = if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '?' };
         text.push(shown);
     }
     if word.len() > SHOWN {

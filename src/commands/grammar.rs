@@ -24,39 +24,18 @@ pub struct Bound {
 const FIFTEEN_DIGITS: u64 = 999_999_999_999_999;
 
 /// Units per window.
-pub const LIMIT: Bound = Bound {
-    name: "limit",
-    min: 0,
-    max: FIFTEEN_DIGITS,
-    why: "exact in JSON, Lua, JavaScript and structured fields",
-};
+pub const LIMIT: Bound =
+    Bound { name: "limit", min: 0, max: FIFTEEN_DIGITS, why: "exact in JSON, Lua, JavaScript and structured fields" };
 /// Units that fit at once.
-pub const CAPACITY: Bound = Bound {
-    name: "capacity",
-    ..LIMIT
-};
+pub const CAPACITY: Bound = Bound { name: "capacity", ..LIMIT };
 /// Units given back per period.
-pub const RATE: Bound = Bound {
-    name: "rate",
-    min: 1,
-    ..LIMIT
-};
+pub const RATE: Bound = Bound { name: "rate", min: 1, ..LIMIT };
 /// Units asked for.
 pub const COST: Bound = Bound { name: "COST", ..LIMIT };
 /// Sub-windows per period.
-pub const BUCKETS: Bound = Bound {
-    name: "BUCKETS",
-    min: 2,
-    max: 360,
-    why: "every call reads all of them",
-};
+pub const BUCKETS: Bound = Bound { name: "BUCKETS", min: 2, max: 360, why: "every call reads all of them" };
 /// Lease holders at a time.
-pub const HOLDERS: Bound = Bound {
-    name: "limit",
-    min: 0,
-    max: 100_000,
-    why: "every holder is an entry of one key",
-};
+pub const HOLDERS: Bound = Bound { name: "limit", min: 0, max: 100_000, why: "every holder is an entry of one key" };
 
 /// The most units that one call may log or take out of a log.
 pub const MOST_LOGGED: u64 = 250;
@@ -119,20 +98,13 @@ const CALENDAR: &str = ", or with ALIGN 1mo, 2mo, 3mo, 4mo, 6mo or 1y";
 /// Anything else, with the ways to say it.
 pub fn period(name: &str, word: Option<&[u8]>, calendar: bool) -> Result<Period, Fault> {
     let accepted = || {
-        if calendar {
-            format!("{DURATION}{CALENDAR}")
-        } else {
-            DURATION.to_owned()
-        }
+        if calendar { format!("{DURATION}{CALENDAR}") } else { DURATION.to_owned() }
     };
     let Some(word) = word else {
         return Err(Fault::missing(name, &accepted()));
     };
     let wrong = || Fault::word(name, word, &accepted());
-    let split = word
-        .iter()
-        .position(|byte| !byte.is_ascii_digit())
-        .unwrap_or(word.len());
+    let split = word.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(word.len());
     let (number, unit) = word.split_at_checked(split).ok_or_else(wrong)?;
     let Some(count) = digits(number).and_then(|count| i64::try_from(count).ok()) else {
         return Err(wrong());
@@ -154,11 +126,7 @@ pub fn period(name: &str, word: Option<&[u8]>, calendar: bool) -> Result<Period,
     match count.checked_mul(unit_ms) {
         Some(ms) if (1..=LONGEST_PERIOD_MS).contains(&ms) => {
             let span = Span::from_ms(ms);
-            Ok(if unit == b"w" {
-                Period::Weeks(span)
-            } else {
-                Period::Plain(span)
-            })
+            Ok(if unit == b"w" { Period::Weeks(span) } else { Period::Plain(span) })
         }
         _ => Err(wrong()),
     }
@@ -167,9 +135,7 @@ pub fn period(name: &str, word: Option<&[u8]>, calendar: bool) -> Result<Period,
 /// A bare number: nobody should have to guess whether it means seconds.
 fn without_unit(name: &str, count: i64) -> Fault {
     let minutes = if count % 60 == 0 { count / 60 } else { count };
-    Fault::new(&format!(
-        "{name} '{count}' has no unit: say {count}ms, {count}s or {minutes}m"
-    ))
+    Fault::new(&format!("{name} '{count}' has no unit: say {count}ms, {count}s or {minutes}m"))
 }
 
 /// Reads a duration.
@@ -177,9 +143,7 @@ fn without_unit(name: &str, count: i64) -> Fault {
 /// # Errors
 /// Anything that is not one.
 pub fn duration(name: &str, word: Option<&[u8]>) -> Result<Span, Fault> {
-    period(name, word, false)?
-        .span()
-        .ok_or_else(|| Fault::missing(name, DURATION))
+    period(name, word, false)?.span().ok_or_else(|| Fault::missing(name, DURATION))
 }
 
 /// Reads the longest time to queue: a duration of at most an hour, or `0s` (in any unit).
@@ -296,9 +260,7 @@ impl Choice {
     }
 
     fn of(word: &[u8]) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|choice| word.eq_ignore_ascii_case(choice.word().as_bytes()))
+        Self::ALL.into_iter().find(|choice| word.eq_ignore_ascii_case(choice.word().as_bytes()))
     }
 }
 
@@ -390,11 +352,7 @@ impl<'a> Options<'a> {
     /// Both were given.
     pub fn exclude(&self, one: Choice, other: Choice) -> Result<(), Fault> {
         if self.has(one) && self.has(other) {
-            return Err(Fault::new(&format!(
-                "{} and {} exclude each other",
-                one.word(),
-                other.word()
-            )));
+            return Err(Fault::new(&format!("{} and {} exclude each other", one.word(), other.word())));
         }
         Ok(())
     }
@@ -412,20 +370,9 @@ impl<'a> Options<'a> {
 }
 
 fn unknown(word: &[u8], accepted: Choices, of: &str) -> Fault {
-    let words: Vec<_> = Choice::ALL
-        .into_iter()
-        .filter(|choice| accepted.has(*choice))
-        .map(Choice::word)
-        .collect();
-    let accepted = if words.is_empty() {
-        "none".to_owned()
-    } else {
-        words.join(", ")
-    };
-    Fault::new(&format!(
-        "{} is not an option of {of}, accepted: {accepted}",
-        quoted(word)
-    ))
+    let words: Vec<_> = Choice::ALL.into_iter().filter(|choice| accepted.has(*choice)).map(Choice::word).collect();
+    let accepted = if words.is_empty() { "none".to_owned() } else { words.join(", ") };
+    Fault::new(&format!("{} is not an option of {of}, accepted: {accepted}", quoted(word)))
 }
 
 #[cfg(test)]
@@ -438,29 +385,14 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_redis_reads_integers() {
-        for word in [
-            "",
-            "-1",
-            "+1",
-            "1.5",
-            "1e3",
-            "0x10",
-            " 5",
-            "5 ",
-            "05",
-            "1000000000000000",
-            "\u{661}",
-        ] {
+        for word in ["", "-1", "+1", "1.5", "1e3", "0x10", " 5", "5 ", "05", "1000000000000000", "\u{661}"] {
             let fault = LIMIT.read(Some(word.as_bytes())).unwrap_err();
             assert!(text(&fault).starts_with("ERR limit '"), "{}", text(&fault));
         }
         assert_eq!(LIMIT.read(Some(b"999999999999999")), Ok(999_999_999_999_999));
         assert_eq!(LIMIT.read(Some(b"0")), Ok(0));
         let fault = RATE.read(Some(b"0")).unwrap_err();
-        assert_eq!(
-            text(&fault),
-            "ERR rate '0' is not a whole number from 1 to 999999999999999"
-        );
+        assert_eq!(text(&fault), "ERR rate '0' is not a whole number from 1 to 999999999999999");
         assert_eq!(
             text(&COST.read(None).unwrap_err()),
             "ERR COST is missing: a whole number from 0 to 999999999999999"
@@ -474,28 +406,9 @@ mod tests {
         assert_eq!(ms("10s"), Ok(10_000));
         assert_eq!(ms("3650d"), Ok(LONGEST_PERIOD_MS));
         assert_eq!(ms("521w"), Ok(521 * 7 * 86_400_000));
-        assert_eq!(
-            text(&ms("60").unwrap_err()),
-            "ERR period '60' has no unit: say 60ms, 60s or 1m"
-        );
-        assert_eq!(
-            text(&ms("90").unwrap_err()),
-            "ERR period '90' has no unit: say 90ms, 90s or 90m"
-        );
-        for word in [
-            "",
-            "s",
-            "0",
-            "0s",
-            "-5",
-            "1.5s",
-            "007s",
-            "60S",
-            "10y",
-            "1mo",
-            "3651d",
-            "99999999999999999999d",
-        ] {
+        assert_eq!(text(&ms("60").unwrap_err()), "ERR period '60' has no unit: say 60ms, 60s or 1m");
+        assert_eq!(text(&ms("90").unwrap_err()), "ERR period '90' has no unit: say 90ms, 90s or 90m");
+        for word in ["", "s", "0", "0s", "-5", "1.5s", "007s", "60S", "10y", "1mo", "3651d", "99999999999999999999d"] {
             let fault = ms(word).unwrap_err();
             assert!(text(&fault).starts_with("ERR period"), "{word}: {}", text(&fault));
         }
@@ -514,10 +427,7 @@ mod tests {
     fn offsets_have_a_sign_and_four_digits() {
         assert_eq!(offset(Some(b"-05:30")), Ok(Offset::from_minutes(-330).unwrap()));
         for word in ["+2", "02:00", "+24:00", "+01:60", "+1:00", "+0a:00", "+02:000"] {
-            assert!(
-                text(&offset(Some(word.as_bytes())).unwrap_err()).contains("TZ"),
-                "{word}"
-            );
+            assert!(text(&offset(Some(word.as_bytes())).unwrap_err()).contains("TZ"), "{word}");
         }
     }
 

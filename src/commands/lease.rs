@@ -25,10 +25,7 @@ pub fn acquire<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<(Acquir
 }
 
 fn unknown(word: &[u8]) -> Fault {
-    Fault::new(&format!(
-        "{} is not an option of RL.ACQUIRE, accepted: ID",
-        quoted(word)
-    ))
+    Fault::new(&format!("{} is not an option of RL.ACQUIRE, accepted: ID", quoted(word)))
 }
 
 /// Reads `lease`, leaving the ids.
@@ -45,10 +42,7 @@ pub fn renewal<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Span, F
 /// Too many ids, or the first that is none.
 pub fn ids<'a>(words: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<(), Fault> {
     if words.len() > MOST_IDS {
-        return Err(Fault::new(&format!(
-            "{} ids are more than {MOST_IDS}, the most in one call",
-            words.len()
-        )));
+        return Err(Fault::new(&format!("{} ids are more than {MOST_IDS}, the most in one call", words.len())));
     }
     for word in words {
         grammar::id("id", Some(word))?;
@@ -68,31 +62,16 @@ mod tests {
     fn an_id_is_optional_and_may_look_like_anything() {
         assert_eq!(read("2 30s").unwrap().1, None);
         assert_eq!(read("2 30s id ID").unwrap().1, Some(b"ID".as_slice()));
-        assert_eq!(
-            read("2 30s NOW"),
-            Err("ERR 'NOW' is not an option of RL.ACQUIRE, accepted: ID".to_owned())
-        );
-        assert_eq!(
-            read("2 30s ID a ID b"),
-            Err("ERR ID stands twice, once is enough".to_owned())
-        );
-        assert_eq!(
-            read("100001 30s"),
-            Err("ERR limit '100001' is not a whole number from 0 to 100000".to_owned())
-        );
+        assert_eq!(read("2 30s NOW"), Err("ERR 'NOW' is not an option of RL.ACQUIRE, accepted: ID".to_owned()));
+        assert_eq!(read("2 30s ID a ID b"), Err("ERR ID stands twice, once is enough".to_owned()));
+        assert_eq!(read("100001 30s"), Err("ERR limit '100001' is not a whole number from 0 to 100000".to_owned()));
     }
 
     #[test]
     fn ids_are_counted_and_measured() {
         let many = vec![b"a".as_slice(); 251];
-        assert_eq!(
-            ids(many.into_iter()).unwrap_err().text(),
-            "ERR 251 ids are more than 250, the most in one call"
-        );
+        assert_eq!(ids(many.into_iter()).unwrap_err().text(), "ERR 251 ids are more than 250, the most in one call");
         let empty = [b"a".as_slice(), b""];
-        assert_eq!(
-            ids(empty.into_iter()).unwrap_err().text(),
-            "ERR id '' is not 1 to 128 bytes long"
-        );
+        assert_eq!(ids(empty.into_iter()).unwrap_err().text(), "ERR id '' is not 1 to 128 bytes long");
     }
 }

@@ -139,25 +139,16 @@ pub fn rule<'a>(
         Algorithm::Token => {
             let bucket = bucket(words)?;
             let options = options(words, accepted, place)?;
-            Ok(Rule {
-                limiter: Limiter::Token(Token(bucket)),
-                ask: ask(&options),
-            })
+            Ok(Rule { limiter: Limiter::Token(Token(bucket)), ask: ask(&options) })
         }
         Algorithm::Leaky => {
             let bucket = bucket(words)?;
             let options = options(words, accepted, place)?;
             options.exclude(Choice::Partial, Choice::Shape)?;
             options.require(Choice::Within, Choice::Shape)?;
-            let outflow = if options.has(Choice::Shape) {
-                Outflow::Shape { within: options.within }
-            } else {
-                Outflow::Police
-            };
-            Ok(Rule {
-                limiter: Limiter::Leaky(Leaky { bucket, outflow }),
-                ask: ask(&options),
-            })
+            let outflow =
+                if options.has(Choice::Shape) { Outflow::Shape { within: options.within } } else { Outflow::Police };
+            Ok(Rule { limiter: Limiter::Leaky(Leaky { bucket, outflow }), ask: ask(&options) })
         }
     }
 }
@@ -204,10 +195,7 @@ fn options<'a>(
 }
 
 fn ask(options: &Options<'_>) -> Ask {
-    Ask {
-        cost: options.cost.unwrap_or(1),
-        partial: options.has(Choice::Partial),
-    }
+    Ask { cost: options.cost.unwrap_or(1), partial: options.has(Choice::Partial) }
 }
 
 fn bucket<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Bucket, Fault> {
@@ -235,16 +223,8 @@ fn fixed<'a>(
         )));
     }
     let align = options.has(Choice::Align).then(|| options.tz.unwrap_or(Offset::UTC));
-    let fixed = Fixed {
-        limit,
-        period,
-        align,
-        block: options.block,
-    };
-    Ok(Rule {
-        limiter: Limiter::Fixed(fixed),
-        ask: ask(&options),
-    })
+    let fixed = Fixed { limit, period, align, block: options.block };
+    Ok(Rule { limiter: Limiter::Fixed(fixed), ask: ask(&options) })
 }
 
 fn sliding<'a>(
@@ -267,11 +247,7 @@ fn sliding<'a>(
         Some(parts) => Limiter::Buckets(Buckets { limit, period, parts }),
         None => {
             bounded_log(limit, word.unwrap_or_default(), ask.cost, settings)?;
-            Limiter::Sliding(Sliding {
-                limit,
-                period,
-                id: options.id,
-            })
+            Limiter::Sliding(Sliding { limit, period, id: options.id })
         }
     };
     Ok(Rule { limiter, ask })
@@ -322,38 +298,26 @@ pub fn queue<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Queue, Fa
     let bucket = bucket(words)?;
     let longest_wait = grammar::longest_wait(words.next())?;
     let options = Options::read(words, Choices::of(&[Choice::Cost]), "RL.QUEUE")?;
-    let outflow = Outflow::Shape {
-        within: Some(longest_wait),
-    };
-    Ok(Queue {
-        leaky: Leaky { bucket, outflow },
-        ask: ask(&options),
-        longest_wait,
-    })
+    let outflow = Outflow::Shape { within: Some(longest_wait) };
+    Ok(Queue { leaky: Leaky { bucket, outflow }, ask: ask(&options), longest_wait })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SETTINGS: Settings = Settings {
-        sliding_max_limit: 100_000,
-    };
+    const SETTINGS: Settings = Settings { sliding_max_limit: 100_000 };
 
     fn read(form: Form, text: &str) -> Result<(), String> {
         let mut words = text.split(' ').map(str::as_bytes);
-        named_rule(form, SETTINGS, &mut words)
-            .map(|_| ())
-            .map_err(|fault| fault.text().to_owned())
+        named_rule(form, SETTINGS, &mut words).map(|_| ()).map_err(|fault| fault.text().to_owned())
     }
 
     #[test]
     fn options_stand_in_any_order_and_letter_case() {
-        for text in [
-            "FIXED 5 1m cost 3 Align",
-            "fixed 5 1m ALIGN TZ -05:30 COST 3",
-            "Leaky 5 1 1s shape WITHIN 1s cost 2",
-        ] {
+        for text in
+            ["FIXED 5 1m cost 3 Align", "fixed 5 1m ALIGN TZ -05:30 COST 3", "Leaky 5 1 1s shape WITHIN 1s cost 2"]
+        {
             assert_eq!(read(Form::Decide, text), Ok(()), "{text}");
         }
     }
@@ -371,43 +335,15 @@ mod tests {
                 "FIXED 5 1m PARTIAL",
                 "ERR 'PARTIAL' is not an option of RL.ALL FIXED, accepted: COST, ALIGN, TZ, BLOCK",
             ),
-            (
-                Form::Charge,
-                "TOKEN 5 1 1s PARTIAL",
-                "ERR 'PARTIAL' is not an option of RL.CHARGE TOKEN, accepted: COST",
-            ),
-            (
-                Form::Decide,
-                "TOKEN 5 1 1s COST 1 COST 1",
-                "ERR COST stands twice, once is enough",
-            ),
-            (
-                Form::Decide,
-                "SLIDING 5 1s ID a PARTIAL",
-                "ERR PARTIAL and ID exclude each other",
-            ),
-            (
-                Form::Decide,
-                "SLIDING 5 1s ID a BUCKETS 5",
-                "ERR BUCKETS and ID exclude each other",
-            ),
-            (
-                Form::Refund,
-                "SLIDING 5 1s ID a COST 5",
-                "ERR ID and COST exclude each other",
-            ),
+            (Form::Charge, "TOKEN 5 1 1s PARTIAL", "ERR 'PARTIAL' is not an option of RL.CHARGE TOKEN, accepted: COST"),
+            (Form::Decide, "TOKEN 5 1 1s COST 1 COST 1", "ERR COST stands twice, once is enough"),
+            (Form::Decide, "SLIDING 5 1s ID a PARTIAL", "ERR PARTIAL and ID exclude each other"),
+            (Form::Decide, "SLIDING 5 1s ID a BUCKETS 5", "ERR BUCKETS and ID exclude each other"),
+            (Form::Refund, "SLIDING 5 1s ID a COST 5", "ERR ID and COST exclude each other"),
             (Form::Decide, "LEAKY 5 1 1s WITHIN 5s", "ERR WITHIN needs SHAPE"),
             (Form::Decide, "FIXED 5 1d TZ +02:00", "ERR TZ needs ALIGN"),
-            (
-                Form::Decide,
-                "FIXED 5 1mo",
-                "ERR period '1mo' is a calendar unit and needs ALIGN",
-            ),
-            (
-                Form::Peek,
-                "NONSENSE 5 1s",
-                "ERR rule 'NONSENSE' is not FIXED, SLIDING, TOKEN, LEAKY or LEASE",
-            ),
+            (Form::Decide, "FIXED 5 1mo", "ERR period '1mo' is a calendar unit and needs ALIGN"),
+            (Form::Peek, "NONSENSE 5 1s", "ERR rule 'NONSENSE' is not FIXED, SLIDING, TOKEN, LEAKY or LEASE"),
             (
                 Form::Whole,
                 "FIXED 5",

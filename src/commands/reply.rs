@@ -43,13 +43,7 @@ pub fn five(decision: &Decision) -> Five {
         Verdict::Returned { units: given } => units(given),
         Verdict::Booked { within, .. } => i64::from(within),
     };
-    [
-        allowed,
-        units(decision.limit),
-        units(decision.remaining),
-        wait_ms(decision.verdict),
-        ms(decision.reset),
-    ]
+    [allowed, units(decision.limit), units(decision.remaining), wait_ms(decision.verdict), ms(decision.reset)]
 }
 
 /// The two integers in front of a whole's rules: whether all passed, and the longest wait.
@@ -57,13 +51,8 @@ pub fn five(decision: &Decision) -> Five {
 pub fn whole(decisions: impl Iterator<Item = Verdict> + Clone) -> [i64; 2] {
     let allowed = decisions.clone().all(|verdict| verdict.is_allow());
     let waits = decisions.filter(|verdict| verdict.is_allow() == allowed).map(wait_ms);
-    let longest = waits.fold(0, |longest, wait| {
-        if longest == NEVER || wait == NEVER {
-            NEVER
-        } else {
-            longest.max(wait)
-        }
-    });
+    let longest =
+        waits.fold(0, |longest, wait| if longest == NEVER || wait == NEVER { NEVER } else { longest.max(wait) });
     [i64::from(allowed), longest]
 }
 
@@ -73,24 +62,15 @@ mod tests {
 
     #[test]
     fn waits_are_rounded_up_and_capped_and_resets_too() {
-        let decision = Decision {
-            verdict: Verdict::Deny { wait: Span::from_us(1) },
-            limit: 5,
-            remaining: 2,
-            reset: Span::MAX,
-        };
+        let decision =
+            Decision { verdict: Verdict::Deny { wait: Span::from_us(1) }, limit: 5, remaining: 2, reset: Span::MAX };
         assert_eq!(five(&decision), [0, 5, 2, 1, LONGEST_MS]);
     }
 
     #[test]
     fn a_whole_says_never_if_one_rule_says_never_and_else_the_longest_wait() {
-        let deny = |ms| Verdict::Deny {
-            wait: Span::from_ms(ms),
-        };
-        let allow = |ms| Verdict::Allow {
-            answer: 1,
-            delay: Span::from_ms(ms),
-        };
+        let deny = |ms| Verdict::Deny { wait: Span::from_ms(ms) };
+        let allow = |ms| Verdict::Allow { answer: 1, delay: Span::from_ms(ms) };
         assert_eq!(whole([deny(5), allow(900), deny(7)].into_iter()), [0, 7]);
         assert_eq!(whole([deny(5), Verdict::Never, deny(7)].into_iter()), [0, -1]);
         assert_eq!(whole([allow(0), allow(12)].into_iter()), [1, 12]);

@@ -78,55 +78,30 @@ pub struct Command {
 }
 
 const fn word(name: &'static str) -> Arg {
-    Arg {
-        name,
-        token: None,
-        kind: Kind::Word,
-        optional: false,
-        multiple: false,
-    }
+    Arg { name, token: None, kind: Kind::Word, optional: false, multiple: false }
 }
 
 const fn integer(name: &'static str) -> Arg {
-    Arg {
-        kind: Kind::Integer,
-        ..word(name)
-    }
+    Arg { kind: Kind::Integer, ..word(name) }
 }
 
 const fn option(token: &'static str, name: &'static str, kind: Kind) -> Arg {
-    Arg {
-        name,
-        token: Some(token),
-        kind,
-        optional: true,
-        multiple: false,
-    }
+    Arg { name, token: Some(token), kind, optional: true, multiple: false }
 }
 
 const fn one_of(name: &'static str, args: &'static [Arg]) -> Arg {
-    Arg {
-        kind: Kind::OneOf(args),
-        ..word(name)
-    }
+    Arg { kind: Kind::OneOf(args), ..word(name) }
 }
 
 const fn plain_token(token: &'static str) -> Arg {
-    Arg {
-        token: Some(token),
-        kind: Kind::Token,
-        ..word(token)
-    }
+    Arg { token: Some(token), kind: Kind::Token, ..word(token) }
 }
 
 const fn many(arg: Arg) -> Arg {
     Arg { multiple: true, ..arg }
 }
 
-const KEY: Arg = Arg {
-    kind: Kind::Key,
-    ..word("key")
-};
+const KEY: Arg = Arg { kind: Kind::Key, ..word("key") };
 const LIMIT: Arg = integer("limit");
 const CAPACITY: Arg = integer("capacity");
 const RATE: Arg = integer("rate");
@@ -138,51 +113,16 @@ const TZ: Arg = option("TZ", "offset", Kind::Word);
 const BLOCK: Arg = option("BLOCK", "block-duration", Kind::Word);
 const BUCKETS: Arg = option("BUCKETS", "sub-windows", Kind::Integer);
 const WITHIN: Arg = option("WITHIN", "within-duration", Kind::Word);
-const ALIGN: Arg = Arg {
-    optional: true,
-    ..Arg {
-        kind: Kind::Block(&[plain_token("ALIGN"), TZ]),
-        ..word("align")
-    }
-};
-const SHAPE: Arg = Arg {
-    optional: true,
-    ..Arg {
-        kind: Kind::Block(&[plain_token("SHAPE"), WITHIN]),
-        ..word("shape")
-    }
-};
-const MEMORY: Arg = Arg {
-    optional: true,
-    ..one_of(
-        "identity",
-        &[
-            Arg { optional: false, ..ID },
-            Arg {
-                optional: false,
-                ..BUCKETS
-            },
-        ],
-    )
-};
-const ALGORITHM: Arg = one_of(
-    "algorithm",
-    &[
-        plain_token("FIXED"),
-        plain_token("SLIDING"),
-        plain_token("TOKEN"),
-        plain_token("LEAKY"),
-    ],
-);
+const ALIGN: Arg = Arg { optional: true, ..Arg { kind: Kind::Block(&[plain_token("ALIGN"), TZ]), ..word("align") } };
+const SHAPE: Arg =
+    Arg { optional: true, ..Arg { kind: Kind::Block(&[plain_token("SHAPE"), WITHIN]), ..word("shape") } };
+const MEMORY: Arg =
+    Arg { optional: true, ..one_of("identity", &[Arg { optional: false, ..ID }, Arg { optional: false, ..BUCKETS }]) };
+const ALGORITHM: Arg =
+    one_of("algorithm", &[plain_token("FIXED"), plain_token("SLIDING"), plain_token("TOKEN"), plain_token("LEAKY")]);
 const LOOK: Arg = one_of(
     "algorithm",
-    &[
-        plain_token("FIXED"),
-        plain_token("SLIDING"),
-        plain_token("TOKEN"),
-        plain_token("LEAKY"),
-        plain_token("LEASE"),
-    ],
+    &[plain_token("FIXED"), plain_token("SLIDING"), plain_token("TOKEN"), plain_token("LEAKY"), plain_token("LEASE")],
 );
 
 const FIVE: &str = "allowed limit remaining wait_ms reset_after_ms";
@@ -269,10 +209,7 @@ pub const COMMANDS: &[Command] = &[
         arity: -3,
         flags: "write deny-oom",
         keys: Keys::EverySecond,
-        args: &[many(Arg {
-            kind: Kind::Block(&[KEY, word("rule")]),
-            ..word("limit")
-        })],
+        args: &[many(Arg { kind: Kind::Block(&[KEY, word("rule")]), ..word("limit") })],
         summary: "Admits under all rules or under none.",
         complexity: "The sum of the rules'",
         reply: "allowed wait_ms [allowed limit remaining wait_ms reset_after_ms ...]",
@@ -312,10 +249,7 @@ pub const COMMANDS: &[Command] = &[
         flags: "fast allow-loading allow-stale",
         keys: Keys::None,
         access: Access::Read,
-        args: &[Arg {
-            optional: true,
-            ..word("command")
-        }],
+        args: &[Arg { optional: true, ..word("command") }],
         summary: "Lists the commands and the elements of their replies.",
         complexity: "O(1)",
         reply: "lines of text",
@@ -328,9 +262,7 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| {
         let full = command.name.as_bytes();
         name.eq_ignore_ascii_case(full)
-            || full
-                .strip_prefix(b"rl.")
-                .is_some_and(|short| name.eq_ignore_ascii_case(short))
+            || full.strip_prefix(b"rl.").is_some_and(|short| name.eq_ignore_ascii_case(short))
     })
 }
 
@@ -366,11 +298,7 @@ impl Command {
     /// Syntax, summary and reply as lines of text.
     #[must_use]
     pub fn help(&self) -> [String; 3] {
-        [
-            self.syntax(),
-            format!("    {}", self.summary),
-            format!("    reply: {}", self.reply),
-        ]
+        [self.syntax(), format!("    {}", self.summary), format!("    reply: {}", self.reply)]
     }
 }
 
@@ -380,11 +308,7 @@ impl Arg {
             Kind::Token => String::new(),
             Kind::OneOf(args) => {
                 let choices: Vec<_> = args.iter().map(Self::syntax).collect();
-                if self.optional {
-                    choices.join(" | ")
-                } else {
-                    format!("<{}>", choices.join(" | "))
-                }
+                if self.optional { choices.join(" | ") } else { format!("<{}>", choices.join(" | ")) }
             }
             Kind::Block(args) => args.iter().map(Self::syntax).collect::<Vec<_>>().join(" "),
             Kind::Key | Kind::Integer | Kind::Word => self.name.to_owned(),
@@ -425,10 +349,7 @@ mod tests {
         );
         assert_eq!(syntax("all"), "RL.ALL key rule [key rule ...]");
         assert_eq!(syntax("release"), "RL.RELEASE key id [id ...]");
-        assert_eq!(
-            syntax("peek"),
-            "RL.PEEK key <FIXED | SLIDING | TOKEN | LEAKY | LEASE> argument [argument ...]"
-        );
+        assert_eq!(syntax("peek"), "RL.PEEK key <FIXED | SLIDING | TOKEN | LEAKY | LEASE> argument [argument ...]");
     }
 
     #[test]

@@ -24,11 +24,7 @@ pub fn words(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub fn spread<'a>(arguments: impl ExactSizeIterator<Item = &'a [u8]>) -> impl Iterator<Item = &'a [u8]> {
     let single = arguments.len() == 1;
     arguments.flat_map(move |argument| {
-        let (split, whole) = if single {
-            (Some(words(argument)), None)
-        } else {
-            (None, Some(argument))
-        };
+        let (split, whole) = if single { (Some(words(argument)), None) } else { (None, Some(argument)) };
         split.into_iter().flatten().chain(whole)
     })
 }
@@ -61,15 +57,10 @@ pub fn whole<'a>(
 ) -> Result<Vec<Rule<'a>>, Fault> {
     let count = arguments.len();
     if !count.is_multiple_of(2) {
-        return Err(Fault::new(
-            "the last key has no rule: RL.ALL takes a rule behind every key",
-        ));
+        return Err(Fault::new("the last key has no rule: RL.ALL takes a rule behind every key"));
     }
     if count / 2 > MOST_RULES {
-        return Err(Fault::new(&format!(
-            "{} rules are more than {MOST_RULES}, the most in one call",
-            count / 2
-        )));
+        return Err(Fault::new(&format!("{} rules are more than {MOST_RULES}, the most in one call", count / 2)));
     }
     let mut keys = Vec::with_capacity(count / 2);
     let mut rules = Vec::with_capacity(count / 2);
@@ -95,15 +86,11 @@ pub fn whole<'a>(
 mod tests {
     use super::*;
 
-    const SETTINGS: Settings = Settings {
-        sliding_max_limit: 100_000,
-    };
+    const SETTINGS: Settings = Settings { sliding_max_limit: 100_000 };
 
     fn all(arguments: &[&str]) -> Result<usize, String> {
         let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_bytes()).collect();
-        whole(SETTINGS, arguments.into_iter())
-            .map(|rules| rules.len())
-            .map_err(|fault| fault.text().to_owned())
+        whole(SETTINGS, arguments.into_iter()).map(|rules| rules.len()).map_err(|fault| fault.text().to_owned())
     }
 
     #[test]
@@ -117,23 +104,15 @@ mod tests {
             all(&["a", "FIXED 1 1s", "b"]),
             Err("ERR the last key has no rule: RL.ALL takes a rule behind every key".into())
         );
-        assert_eq!(
-            all(&["a", ""]),
-            Err("ERR rule is missing: FIXED, SLIDING, TOKEN or LEAKY".into())
-        );
+        assert_eq!(all(&["a", ""]), Err("ERR rule is missing: FIXED, SLIDING, TOKEN or LEAKY".into()));
         assert_eq!(
             all(&["a", "SLIDING 999 1h COST 200", "b", "SLIDING 999 1h COST 51"]),
-            Err(
-                "ERR COST of all SLIDING rules is 251 and above 250, the most that one call may log, use BUCKETS"
-                    .into()
-            )
+            Err("ERR COST of all SLIDING rules is 251 and above 250, the most that one call may log, use BUCKETS"
+                .into())
         );
         let keys: Vec<_> = (0..65).map(|n| n.to_string()).collect();
         let many: Vec<_> = keys.iter().flat_map(|key| [key.as_str(), "FIXED 1 1s"]).collect();
-        assert_eq!(
-            all(&many),
-            Err("ERR 65 rules are more than 64, the most in one call".into())
-        );
+        assert_eq!(all(&many), Err("ERR 65 rules are more than 64, the most in one call".into()));
     }
 
     #[test]

@@ -63,12 +63,7 @@ impl Bucket {
     #[must_use]
     pub fn debt(&self, stored: Option<Stored>, owed_then: Shares, now: Micros) -> Debt<'_> {
         let worked_off = stored.map_or(0, |stored| self.rate.given_back(now.since(stored.at)));
-        Debt {
-            bucket: self,
-            owed: (owed_then - worked_off).max(0),
-            stored,
-            now,
-        }
+        Debt { bucket: self, owed: (owed_then - worked_off).max(0), stored, now }
     }
 }
 
@@ -82,12 +77,7 @@ impl Debt<'_> {
     fn decision(&self, verdict: Verdict, owed: Shares) -> Decision {
         let Bucket { capacity, rate } = *self.bucket;
         let remaining = rate.units_floor(self.bucket.full() - owed);
-        Decision {
-            verdict,
-            limit: capacity,
-            remaining,
-            reset: rate.time_ceil(owed),
-        }
+        Decision { verdict, limit: capacity, remaining, reset: rate.time_ceil(owed) }
     }
 
     /// The time until everything owed is worked off.
@@ -101,10 +91,7 @@ impl Debt<'_> {
     pub fn decide(&self, ask: Ask, queued: bool, within: Option<Span>) -> (Decision, Settled) {
         let Bucket { capacity, rate } = *self.bucket;
         if ask.cost == 0 {
-            let verdict = Verdict::Allow {
-                answer: ask.answer(0),
-                delay: Span::ZERO,
-            };
+            let verdict = Verdict::Allow { answer: ask.answer(0), delay: Span::ZERO };
             return (self.decision(verdict, self.owed), Settled::Untouched);
         }
         if ask.wanted() > capacity {
@@ -116,17 +103,11 @@ impl Debt<'_> {
             let wait = rate.time_ceil(missing).max(early);
             return (self.decision(Verdict::Deny { wait }, self.owed), Settled::Untouched);
         }
-        let granted = if ask.partial {
-            ask.cost.min(rate.units_floor(self.bucket.full() - self.owed))
-        } else {
-            ask.cost
-        };
+        let granted =
+            if ask.partial { ask.cost.min(rate.units_floor(self.bucket.full() - self.owed)) } else { ask.cost };
         let owed = self.owed + rate.of_units(granted);
         let delay = if queued { self.turn() } else { Span::ZERO };
-        let verdict = Verdict::Allow {
-            answer: ask.answer(granted),
-            delay,
-        };
+        let verdict = Verdict::Allow { answer: ask.answer(granted), delay };
         (self.decision(verdict, owed), Settled::Owes(owed))
     }
 
@@ -149,63 +130,47 @@ impl Debt<'_> {
     pub fn charge(&self, cost: u64) -> (Decision, Settled) {
         let Bucket { capacity, rate } = *self.bucket;
         if cost == 0 {
-            let verdict = Verdict::Booked {
-                within: true,
-                wait: Some(Span::ZERO),
-            };
+            let verdict = Verdict::Booked { within: true, wait: Some(Span::ZERO) };
             return (self.decision(verdict, self.owed), Settled::Untouched);
         }
         let full = self.bucket.full();
         let owed = self.owed.max((self.owed + rate.of_units(cost)).min(full * 2));
-        let settled = if owed == self.owed {
-            Settled::Untouched
-        } else {
-            Settled::Owes(owed)
-        };
+        let settled = if owed == self.owed { Settled::Untouched } else { Settled::Owes(owed) };
         let wait = (capacity > 0).then(|| rate.time_ceil(owed + rate.of_units(1) - full));
-        let verdict = Verdict::Booked {
-            within: capacity > 0 && owed <= full,
-            wait,
-        };
+        let verdict = Verdict::Booked { within: capacity > 0 && owed <= full, wait };
         (self.decision(verdict, owed), settled)
     }
 
-    /// The expiry that a debt needs, if the present one is too short for it.
-    fn expiry_for(&self, owed: Shares) -> Option<Millis> {
-        let rate = self.bucket.rate;
+    /// The expiry that a debt needs which is worked off in `needed`, if the present one is too short for it.
+    fn expiry_for(&self, needed: Span) -> Option<Millis> {
         let current = self.stored.and_then(|stored| stored.expiry);
-        moved_expiry(
-            current,
-            self.now,
-            rate.time_ceil(owed),
-            rate.time_ceil(self.bucket.full()),
-        )
+        moved_expiry(current, self.now, needed, || self.bucket.rate.time_ceil(self.bucket.full()))
     }
 
     /// Mends an instant from the future and an expiry that is missing or too short.
     #[must_use]
     pub fn mend(&self) -> Write {
+        self.mend_for(self.turn())
+    }
+
+    fn mend_for(&self, needed: Span) -> Write {
         let Some(stored) = self.stored else { return Write::Keep };
-        let expiry = self.expiry_for(self.owed);
+        let expiry = self.expiry_for(needed);
         if stored.at > self.now {
             return Write::Put(Change::Stamp { at: self.now }, expiry);
         }
         Write::expiry(expiry)
     }
 
-    /// What a settled debt does to the key; `amount` says it in the bucket's own words.
+    /// What a settled debt that is worked off in `needed` does to the key; `amount` says it in the bucket's own words.
     #[must_use]
-    pub fn write(&self, cost: u64, settled: &Settled, amount: impl FnOnce(Shares) -> Amount) -> Write {
+    pub fn write(&self, cost: u64, settled: &Settled, needed: Span, amount: impl FnOnce(Shares) -> Amount) -> Write {
         match settled {
             Settled::Untouched if cost == 0 => Write::Keep,
-            Settled::Untouched => self.mend(),
-            Settled::Owes(owed) => Write::Put(
-                Change::Level {
-                    amount: amount(*owed),
-                    at: self.now,
-                },
-                self.expiry_for(*owed),
-            ),
+            Settled::Untouched => self.mend_for(needed),
+            Settled::Owes(owed) => {
+                Write::Put(Change::Level { amount: amount(*owed), at: self.now }, self.expiry_for(needed))
+            }
             Settled::Nothing => Write::Drop,
         }
     }

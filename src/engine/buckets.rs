@@ -84,12 +84,7 @@ impl Buckets {
 
     fn decision(&self, verdict: Verdict, live: &[SubWindow], now: Millis) -> Decision {
         let reset = live.last().map_or(Span::ZERO, |last| self.until_gone(last.end, now));
-        Decision {
-            verdict,
-            limit: self.limit,
-            remaining: self.limit.saturating_sub(used(live)),
-            reset,
-        }
+        Decision { verdict, limit: self.limit, remaining: self.limit.saturating_sub(used(live)), reset }
     }
 
     /// Until `units` units no longer weigh.
@@ -113,27 +108,16 @@ impl Buckets {
             }
         }
         let change = FieldChange {
-            set: live
-                .iter()
-                .filter(|field| !stored.fields.contains(field))
-                .copied()
-                .collect(),
+            set: live.iter().filter(|field| !stored.fields.contains(field)).copied().collect(),
             delete: ends_without(&stored.fields, live),
         };
         Write::Put(Change::SubWindows(change), self.expiry_for(stored, live, now))
     }
 
     fn expiry_for(&self, stored: &SubWindows, live: &[SubWindow], now: Micros) -> Option<Millis> {
-        let needed = live
-            .last()
-            .map_or(Span::ZERO, |last| self.until_gone(last.end, now.floor_ms()));
+        let needed = live.last().map_or(Span::ZERO, |last| self.until_gone(last.end, now.floor_ms()));
         // The end of a sub-window is a whole millisecond: counted from the millisecond, the expiry is exact.
-        moved_expiry(
-            stored.expiry,
-            Micros::from_clock(now.floor_ms().get() * 1_000),
-            needed,
-            self.period,
-        )
+        moved_expiry(stored.expiry, Micros::from_clock(now.floor_ms().get() * 1_000), needed, || self.period)
     }
 
     /// Takes the units asked for, or refuses.
@@ -141,10 +125,7 @@ impl Buckets {
     pub fn decide(&self, stored: &SubWindows, ask: Ask, now: Micros) -> (Decision, Write) {
         let now_ms = now.floor_ms();
         let mut live = self.live(stored, now_ms);
-        let allow = |granted| Verdict::Allow {
-            answer: ask.answer(granted),
-            delay: Span::ZERO,
-        };
+        let allow = |granted| Verdict::Allow { answer: ask.answer(granted), delay: Span::ZERO };
         if ask.cost == 0 {
             return (self.decision(allow(0), &live, now_ms), Write::Keep);
         }
@@ -158,9 +139,7 @@ impl Buckets {
             Verdict::Never
         } else {
             let too_many = total.saturating_add(ask.wanted()).saturating_sub(self.limit);
-            Verdict::Deny {
-                wait: self.wait_for(too_many, &live, now_ms),
-            }
+            Verdict::Deny { wait: self.wait_for(too_many, &live, now_ms) }
         };
         (self.decision(verdict, &live, now_ms), self.mend(stored, now))
     }
@@ -193,10 +172,7 @@ impl Buckets {
         let now_ms = now.floor_ms();
         let mut live = self.live(stored, now_ms);
         if cost == 0 {
-            let verdict = Verdict::Booked {
-                within: true,
-                wait: Some(Span::ZERO),
-            };
+            let verdict = Verdict::Booked { within: true, wait: Some(Span::ZERO) };
             return (self.decision(verdict, &live, now_ms), Write::Keep);
         }
         let units = cost.min(self.limit.saturating_mul(2).saturating_sub(used(&live)));
@@ -226,12 +202,7 @@ impl Buckets {
         let live = self.live(stored, now_ms);
         let expiry = self.expiry_for(stored, &live, now);
         let latest = now_ms.get().saturating_add(self.period.part_ceil_ms(2));
-        let delete: Vec<_> = stored
-            .fields
-            .iter()
-            .map(|field| field.end)
-            .filter(|end| end.get() > latest)
-            .collect();
+        let delete: Vec<_> = stored.fields.iter().map(|field| field.end).filter(|end| end.get() > latest).collect();
         if delete.is_empty() {
             return Write::expiry(expiry);
         }
@@ -273,61 +244,29 @@ mod tests {
     const T0: i64 = 1_767_225_600_000;
 
     fn rule() -> Buckets {
-        Buckets {
-            limit: u64::MAX / 4,
-            period: Span::from_ms(1_000_000),
-            parts: 2,
-        }
+        Buckets { limit: u64::MAX / 4, period: Span::from_ms(1_000_000), parts: 2 }
     }
 
     #[test]
     fn above_the_most_fields_the_two_oldest_merge_under_the_later_end() {
         let count = i64::try_from(MOST_FIELDS).unwrap();
-        let fields: Vec<_> = (0..count)
-            .map(|n| SubWindow {
-                end: Millis::new(T0 + n),
-                units: 2,
-            })
-            .collect();
+        let fields: Vec<_> = (0..count).map(|n| SubWindow { end: Millis::new(T0 + n), units: 2 }).collect();
         let stored = SubWindows { fields, expiry: None };
         let now = Micros::from_clock((T0 + count + 5) * 1_000);
-        let (_, write) = rule().decide(
-            &stored,
-            Ask {
-                cost: 1,
-                partial: false,
-            },
-            now,
-        );
-        let Write::Put(Change::SubWindows(change), _) = write else {
-            panic!("{write:?}")
-        };
+        let (_, write) = rule().decide(&stored, Ask { cost: 1, partial: false }, now);
+        let Write::Put(Change::SubWindows(change), _) = write else { panic!("{write:?}") };
         assert_eq!(change.delete, [Millis::new(T0)]);
-        assert!(change.set.contains(&SubWindow {
-            end: Millis::new(T0 + 1),
-            units: 4
-        }));
+        assert!(change.set.contains(&SubWindow { end: Millis::new(T0 + 1), units: 4 }));
         assert_eq!(change.set.len(), 2);
     }
 
     #[test]
     fn a_refund_takes_the_newest_sub_windows_first() {
-        let field = |after, units| SubWindow {
-            end: Millis::new(T0 + after),
-            units,
-        };
-        let stored = SubWindows {
-            fields: vec![field(1, 5), field(2, 3), field(3, 1)],
-            expiry: None,
-        };
+        let field = |after, units| SubWindow { end: Millis::new(T0 + after), units };
+        let stored = SubWindows { fields: vec![field(1, 5), field(2, 3), field(3, 1)], expiry: None };
         let (decision, write) = rule().refund(&stored, 3, Micros::from_clock((T0 + 4) * 1_000));
         assert_eq!(decision.verdict, Verdict::Returned { units: 3 });
-        let Write::Put(Change::SubWindows(change), _) = write else {
-            panic!("{write:?}")
-        };
-        assert_eq!(
-            (change.set, change.delete),
-            (vec![field(2, 1)], vec![Millis::new(T0 + 3)])
-        );
+        let Write::Put(Change::SubWindows(change), _) = write else { panic!("{write:?}") };
+        assert_eq!((change.set, change.delete), (vec![field(2, 1)], vec![Millis::new(T0 + 3)]));
     }
 }

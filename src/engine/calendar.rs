@@ -35,11 +35,7 @@ impl Offset {
     /// An offset of less than a day, in minutes; negative is west of Greenwich.
     #[must_use]
     pub const fn from_minutes(minutes: i16) -> Option<Self> {
-        if minutes.abs() < 24 * 60 {
-            Some(Self { minutes })
-        } else {
-            None
-        }
+        if minutes.abs() < 24 * 60 { Some(Self { minutes }) } else { None }
     }
 
     const fn ms(self) -> i64 {
@@ -137,20 +133,9 @@ mod tests {
     #[test]
     fn months_are_grouped_from_january() {
         let may_2026 = days_from_civil(2026, 4) * DAY_MS + 5;
-        let ends = [
-            (1, (2026, 5)),
-            (2, (2026, 6)),
-            (3, (2026, 6)),
-            (4, (2026, 8)),
-            (6, (2026, 6)),
-            (12, (2027, 0)),
-        ];
+        let ends = [(1, (2026, 5)), (2, (2026, 6)), (3, (2026, 6)), (4, (2026, 8)), (6, (2026, 6)), (12, (2027, 0))];
         for (months, (year, month)) in ends {
-            assert_eq!(
-                next_month(may_2026, months),
-                days_from_civil(year, month) * DAY_MS,
-                "{months} months"
-            );
+            assert_eq!(next_month(may_2026, months), days_from_civil(year, month) * DAY_MS, "{months} months");
         }
     }
 
@@ -158,19 +143,10 @@ mod tests {
     fn weeks_begin_on_monday_and_two_weeks_count_from_29_december_1969() {
         let week = Span::from_ms(7 * DAY_MS);
         let thursday = Millis::new(0);
-        assert_eq!(
-            Period::Weeks(week).end_of_window_at(thursday, Offset::UTC).get(),
-            4 * DAY_MS
-        );
+        assert_eq!(Period::Weeks(week).end_of_window_at(thursday, Offset::UTC).get(), 4 * DAY_MS);
         let two = Span::from_ms(14 * DAY_MS);
-        assert_eq!(
-            Period::Weeks(two).end_of_window_at(thursday, Offset::UTC).get(),
-            11 * DAY_MS
-        );
-        assert_eq!(
-            Period::Plain(week).end_of_window_at(thursday, Offset::UTC).get(),
-            7 * DAY_MS
-        );
+        assert_eq!(Period::Weeks(two).end_of_window_at(thursday, Offset::UTC).get(), 11 * DAY_MS);
+        assert_eq!(Period::Plain(week).end_of_window_at(thursday, Offset::UTC).get(), 7 * DAY_MS);
     }
 
     #[test]

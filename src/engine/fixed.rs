@@ -51,18 +51,10 @@ impl Fixed {
     /// What a stored counter means now.
     fn books(&self, counter: Option<Counter>, now: Millis) -> Books {
         let Some(Counter { used, end }) = counter else {
-            return Books {
-                used: 0,
-                end: None,
-                mended: None,
-            };
+            return Books { used: 0, end: None, mended: None };
         };
         if end.is_some_and(|end| end <= now) {
-            return Books {
-                used: 0,
-                end: None,
-                mended: None,
-            };
+            return Books { used: 0, end: None, mended: None };
         }
         let mended = match end {
             None => Some(self.mended_end(now)),
@@ -71,17 +63,9 @@ impl Fixed {
             Some(_) => None,
         };
         if used == 0 {
-            return Books {
-                used: 0,
-                end: None,
-                mended,
-            };
+            return Books { used: 0, end: None, mended };
         }
-        Books {
-            used,
-            end: mended.or(end),
-            mended,
-        }
+        Books { used, end: mended.or(end), mended }
     }
 
     /// The end of a window that opens now.
@@ -110,21 +94,13 @@ impl Fixed {
 
     fn decision(&self, verdict: Verdict, used: u64, end: Option<Millis>, now: Millis) -> Decision {
         let reset = end.map_or(Span::ZERO, |end| end.since(now));
-        Decision {
-            verdict,
-            limit: self.limit,
-            remaining: self.limit.saturating_sub(used),
-            reset,
-        }
+        Decision { verdict, limit: self.limit, remaining: self.limit.saturating_sub(used), reset }
     }
 
     /// Books `added` more units into the open window, or opens one.
     fn take(&self, books: &Books, added: u64, now: Millis) -> (u64, Millis, Write) {
         let used = books.used.saturating_add(added);
-        let change = Change::Count {
-            used,
-            by: signed(added),
-        };
+        let change = Change::Count { used, by: signed(added) };
         match books.end {
             Some(end) => (used, end, Write::Put(change, books.mended)),
             None => {
@@ -140,44 +116,26 @@ impl Fixed {
         let now = now.floor_ms();
         let books = self.books(counter, now);
         if ask.cost == 0 {
-            let verdict = Verdict::Allow {
-                answer: ask.answer(0),
-                delay: Span::ZERO,
-            };
+            let verdict = Verdict::Allow { answer: ask.answer(0), delay: Span::ZERO };
             return (self.decision(verdict, books.used, books.end, now), Write::Keep);
         }
         if let Some(granted) = ask.granted(self.limit.saturating_sub(books.used)) {
             let (used, end, write) = self.take(&books, granted, now);
-            let verdict = Verdict::Allow {
-                answer: ask.answer(granted),
-                delay: Span::ZERO,
-            };
+            let verdict = Verdict::Allow { answer: ask.answer(granted), delay: Span::ZERO };
             return (self.decision(verdict, used, Some(end), now), write);
         }
         if ask.wanted() > self.limit {
-            return (
-                self.decision(Verdict::Never, books.used, books.end, now),
-                Write::expiry(books.mended),
-            );
+            return (self.decision(Verdict::Never, books.used, books.end, now), Write::expiry(books.mended));
         }
         let mut end = books.end.unwrap_or(now);
         let mut used = books.used;
         let mut write = Write::expiry(books.mended);
         if let Some(block) = self.block.filter(|_| used < SHUT) {
             end = end.max(now.plus_ceil(block));
-            write = Write::Put(
-                Change::Count {
-                    used: SHUT,
-                    by: signed(SHUT - used),
-                },
-                Some(end),
-            );
+            write = Write::Put(Change::Count { used: SHUT, by: signed(SHUT - used) }, Some(end));
             used = SHUT;
         }
-        (
-            self.decision(Verdict::Deny { wait: end.since(now) }, used, Some(end), now),
-            write,
-        )
+        (self.decision(Verdict::Deny { wait: end.since(now) }, used, Some(end), now), write)
     }
 
     /// Gives units back to the window that is open.
@@ -191,16 +149,7 @@ impl Fixed {
             (0, ..) => (books.end, Write::Keep),
             (_, 0, _) => (books.end, Write::expiry(books.mended)),
             (_, _, 0) => (None, Write::Drop),
-            _ => (
-                books.end,
-                Write::Put(
-                    Change::Count {
-                        used,
-                        by: -signed(units),
-                    },
-                    books.mended,
-                ),
-            ),
+            _ => (books.end, Write::Put(Change::Count { used, by: -signed(units) }, books.mended)),
         };
         (self.decision(Verdict::Returned { units }, used, end, now), write)
     }
@@ -211,10 +160,7 @@ impl Fixed {
         let now = now.floor_ms();
         let books = self.books(counter, now);
         if cost == 0 {
-            let verdict = Verdict::Booked {
-                within: true,
-                wait: Some(Span::ZERO),
-            };
+            let verdict = Verdict::Booked { within: true, wait: Some(Span::ZERO) };
             return (self.decision(verdict, books.used, books.end, now), Write::Keep);
         }
         let added = cost.min(self.limit.saturating_mul(2).saturating_sub(books.used));
@@ -256,63 +202,25 @@ mod tests {
     }
 
     fn five_a_minute() -> Fixed {
-        Fixed {
-            limit: 5,
-            period: Period::Plain(Span::from_ms(60_000)),
-            align: None,
-            block: None,
-        }
+        Fixed { limit: 5, period: Period::Plain(Span::from_ms(60_000)), align: None, block: None }
     }
 
     #[test]
     fn a_window_opens_with_the_first_admission_and_keeps_its_end() {
         let rule = five_a_minute();
-        let (decision, write) = rule.decide(
-            None,
-            Ask {
-                cost: 2,
-                partial: false,
-            },
-            at(0),
-        );
+        let (decision, write) = rule.decide(None, Ask { cost: 2, partial: false }, at(0));
         assert_eq!((decision.remaining, decision.reset.ceil_ms()), (3, 60_000));
-        assert_eq!(
-            write,
-            Write::Put(Change::Count { used: 2, by: 2 }, Some(Millis::new(T0 + 60_000)))
-        );
-        let open = Some(Counter {
-            used: 2,
-            end: Some(Millis::new(T0 + 60_000)),
-        });
-        let (_, write) = rule.decide(
-            open,
-            Ask {
-                cost: 1,
-                partial: false,
-            },
-            at(10),
-        );
-        assert_eq!(
-            write,
-            Write::Put(Change::Count { used: 3, by: 1 }, None),
-            "the end does not move"
-        );
+        assert_eq!(write, Write::Put(Change::Count { used: 2, by: 2 }, Some(Millis::new(T0 + 60_000))));
+        let open = Some(Counter { used: 2, end: Some(Millis::new(T0 + 60_000)) });
+        let (_, write) = rule.decide(open, Ask { cost: 1, partial: false }, at(10));
+        assert_eq!(write, Write::Put(Change::Count { used: 3, by: 1 }, None), "the end does not move");
     }
 
     #[test]
     fn a_fraction_of_a_millisecond_neither_opens_the_next_window_early_nor_breaks_the_promise() {
-        let rule = Fixed {
-            limit: 1,
-            ..five_a_minute()
-        };
-        let open = Some(Counter {
-            used: 1,
-            end: Some(Millis::new(T0 + 60_000)),
-        });
-        let ask = Ask {
-            cost: 1,
-            partial: false,
-        };
+        let rule = Fixed { limit: 1, ..five_a_minute() };
+        let open = Some(Counter { used: 1, end: Some(Millis::new(T0 + 60_000)) });
+        let ask = Ask { cost: 1, partial: false };
         let late = Micros::from_clock((T0 + 59_999) * 1_000 + 999);
         let (decision, _) = rule.decide(open, ask, late);
         assert_eq!(decision.verdict, Verdict::Deny { wait: Span::from_ms(1) });

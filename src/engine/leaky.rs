@@ -39,10 +39,7 @@ impl Leaky {
     }
 
     fn settle(&self, debt: &Debt<'_>, cost: u64, (decision, settled): (Decision, Settled)) -> (Decision, Write) {
-        (
-            decision,
-            debt.write(cost, &settled, |level| self.bucket.rate.amount(level)),
-        )
+        (decision, debt.write(cost, &settled, decision.reset, |level| self.bucket.rate.amount(level)))
     }
 
     /// Raises the level, or refuses.

@@ -70,17 +70,10 @@ impl Acquire {
         if self.limit > 0 && (holders.holds || holders.live < self.limit) {
             let end = now.plus(self.lease);
             let last = holders.last_other.map_or(end, |other| other.max(end));
-            let expiry = moved_expiry(holders.expiry, now, last.since(now), self.lease);
+            let expiry = moved_expiry(holders.expiry, now, last.since(now), || self.lease);
             let live = holders.live + u64::from(!holders.holds);
-            let verdict = Verdict::Allow {
-                answer: 1,
-                delay: Span::ZERO,
-            };
-            let held = Held {
-                end,
-                trim: holders.ended.min(TRIM),
-                expiry,
-            };
+            let verdict = Verdict::Allow { answer: 1, delay: Span::ZERO };
+            let held = Held { end, trim: holders.ended.min(TRIM), expiry };
             return (answer(verdict, live, Some(last)), Some(held));
         }
         let verdict = match holders.leaving {
@@ -93,15 +86,8 @@ impl Acquire {
     /// What a new holder would get.
     #[must_use]
     pub fn peek(&self, holders: &Holders, now: Micros) -> Decision {
-        let newcomer = Holders {
-            holds: false,
-            last_other: holders.last,
-            ..*holders
-        };
+        let newcomer = Holders { holds: false, last_other: holders.last, ..*holders };
         let (decision, _) = self.decide(&newcomer, now);
-        Decision {
-            reset: holders.last.map_or(Span::ZERO, |last| last.since(now)),
-            ..decision
-        }
+        Decision { reset: holders.last.map_or(Span::ZERO, |last| last.since(now)), ..decision }
     }
 }

@@ -30,10 +30,7 @@ pub struct Ask {
 
 impl Ask {
     /// Nothing at all: the question for the current numbers.
-    pub const NOTHING: Self = Self {
-        cost: 0,
-        partial: false,
-    };
+    pub const NOTHING: Self = Self { cost: 0, partial: false };
 
     /// The units without which the call is refused.
     #[must_use]
@@ -213,11 +210,16 @@ pub enum Change {
 /// A key that already lives long enough is left alone, and so is one that need not be remembered any more; otherwise it
 /// gets `slack` on top, so that a busy key moves its expiry once in a while instead of at every call.
 #[must_use]
-pub fn moved_expiry(current: Option<Millis>, now: Micros, needed: Span, slack: Span) -> Option<Millis> {
+pub fn moved_expiry(
+    current: Option<Millis>,
+    now: Micros,
+    needed: Span,
+    slack: impl FnOnce() -> Span,
+) -> Option<Millis> {
     let at_least = now.ceil_ms_after(needed);
     match current {
         Some(current) if current >= at_least || needed == Span::ZERO => None,
-        _ => Some(at_least.plus_ceil(slack).at_most_longest_after(now.floor_ms())),
+        _ => Some(at_least.plus_ceil(slack()).at_most_longest_after(now.floor_ms())),
     }
 }
 

@@ -35,10 +35,7 @@ impl Rate {
     #[must_use]
     pub fn new(units: u64, period: Span) -> Option<Self> {
         let units = i64::try_from(units).ok()?;
-        (units > 0 && period > Span::ZERO).then_some(Self {
-            units,
-            period_us: period.us(),
-        })
+        (units > 0 && period > Span::ZERO).then_some(Self { units, period_us: period.us() })
     }
 
     /// Shares of whole units, exactly.
@@ -65,12 +62,7 @@ impl Rate {
             return whole + Shares::from(amount.numerator);
         }
         let scaled = Shares::from(amount.numerator) * Shares::from(self.period_us);
-        whole
-            + if up {
-                div_ceil(scaled, amount.denominator)
-            } else {
-                div_floor(scaled, amount.denominator)
-            }
+        whole + if up { div_ceil(scaled, amount.denominator) } else { div_floor(scaled, amount.denominator) }
     }
 
     /// The stored form of an amount, exactly: its fraction is held in shares.
@@ -148,11 +140,7 @@ mod tests {
     #[test]
     fn a_fraction_of_another_period_is_rounded_in_the_direction_the_name_says() {
         let ms = rate(1, 1);
-        let third = Amount {
-            whole: 7,
-            numerator: 1,
-            denominator: 3,
-        };
+        let third = Amount { whole: 7, numerator: 1, denominator: 3 };
         assert_eq!(ms.of_amount_floor(third), 7_333);
         assert_eq!(ms.of_amount_ceil(third), 7_334);
     }

@@ -87,73 +87,44 @@ impl Sliding<'_> {
     }
 
     fn decision(&self, verdict: Verdict, live: u64, newest: Option<Micros>, now: Micros) -> Decision {
-        let reset = newest
-            .filter(|_| live > 0)
-            .map_or(Span::ZERO, |newest| self.until_gone(newest, now));
-        Decision {
-            verdict,
-            limit: self.limit,
-            remaining: self.limit.saturating_sub(live),
-            reset,
-        }
+        let reset = newest.filter(|_| live > 0).map_or(Span::ZERO, |newest| self.until_gone(newest, now));
+        Decision { verdict, limit: self.limit, remaining: self.limit.saturating_sub(live), reset }
     }
 
     fn expiry_for(&self, log: &Log, newest: Option<Micros>, now: Micros) -> Option<Millis> {
         let needed = newest.map_or(Span::ZERO, |newest| self.until_gone(newest, now));
-        moved_expiry(log.expiry, now, needed, self.period)
+        moved_expiry(log.expiry, now, needed, || self.period)
     }
 
     /// Adds units, trims what has left the window and mends what lies in the future.
     fn add(&self, log: &Log, units: u64, cost: u64, now: Micros) -> Write {
         let trim = log.dead.min(cost + TRIM);
         let mend = log.future.min(cost + SWEEP - trim);
-        let change = LogChange {
-            add: units,
-            trim,
-            mend,
-            ..LogChange::default()
-        };
+        let change = LogChange { add: units, trim, mend, ..LogChange::default() };
         Write::Put(Change::Log(change), self.expiry_for(log, Some(now), now))
     }
 
     /// Takes the units asked for, or refuses.
     #[must_use]
     pub fn decide(&self, log: &Log, ask: Ask, now: Micros) -> (Decision, Write) {
-        let allow = |answer| Verdict::Allow {
-            answer,
-            delay: Span::ZERO,
-        };
+        let allow = |answer| Verdict::Allow { answer, delay: Span::ZERO };
         if ask.cost == 0 {
-            return (
-                self.decision(allow(ask.answer(0)), log.live, log.newest, now),
-                Write::Keep,
-            );
+            return (self.decision(allow(ask.answer(0)), log.live, log.newest, now), Write::Keep);
         }
         if log.seen {
-            return (
-                self.decision(allow(1), log.live, log.newest, now),
-                self.mend(log, ask.cost, now),
-            );
+            return (self.decision(allow(1), log.live, log.newest, now), self.mend(log, ask.cost, now));
         }
         if let Some(granted) = ask.granted(self.limit.saturating_sub(log.live)) {
             let verdict = allow(ask.answer(granted));
             let write = self.add(log, granted, ask.cost, now);
-            return (
-                self.decision(verdict, log.live.saturating_add(granted), Some(now), now),
-                write,
-            );
+            return (self.decision(verdict, log.live.saturating_add(granted), Some(now), now), write);
         }
         let verdict = if ask.wanted() > self.limit {
             Verdict::Never
         } else {
-            Verdict::Deny {
-                wait: self.until_gone(log.leaving.unwrap_or(now), now),
-            }
+            Verdict::Deny { wait: self.until_gone(log.leaving.unwrap_or(now), now) }
         };
-        (
-            self.decision(verdict, log.live, log.newest, now),
-            self.mend(log, ask.cost, now),
-        )
+        (self.decision(verdict, log.live, log.newest, now), self.mend(log, ask.cost, now))
     }
 
     /// Takes out the newest units, or those of a request id.
@@ -168,11 +139,7 @@ impl Sliding<'_> {
             (_, _, 0) => Write::Drop,
             _ => {
                 let mend = log.future.min((cost + SWEEP).saturating_sub(units));
-                let change = LogChange {
-                    take_out: units,
-                    mend,
-                    ..LogChange::default()
-                };
+                let change = LogChange { take_out: units, mend, ..LogChange::default() };
                 Write::Put(Change::Log(change), self.expiry_for(log, newest, now))
             }
         };
@@ -183,10 +150,7 @@ impl Sliding<'_> {
     #[must_use]
     pub fn charge(&self, log: &Log, cost: u64, now: Micros) -> (Decision, Write) {
         if cost == 0 {
-            let verdict = Verdict::Booked {
-                within: true,
-                wait: Some(Span::ZERO),
-            };
+            let verdict = Verdict::Booked { within: true, wait: Some(Span::ZERO) };
             return (self.decision(verdict, log.live, log.newest, now), Write::Keep);
         }
         let units = self.booked(cost, log.live);
@@ -203,10 +167,7 @@ impl Sliding<'_> {
             (Some(now), self.add(log, units, cost, now))
         };
         let within = self.limit > 0 && live <= self.limit;
-        (
-            self.decision(Verdict::Booked { within, wait }, live, newest, now),
-            write,
-        )
+        (self.decision(Verdict::Booked { within, wait }, live, newest, now), write)
     }
 
     /// Mends entries from the future and an expiry that is missing or too short.
@@ -217,10 +178,7 @@ impl Sliding<'_> {
         }
         let expiry = self.expiry_for(log, log.newest, now);
         if log.future > 0 {
-            let change = LogChange {
-                mend: log.future.min(cost + SWEEP),
-                ..LogChange::default()
-            };
+            let change = LogChange { mend: log.future.min(cost + SWEEP), ..LogChange::default() };
             return Write::Put(Change::Log(change), expiry);
         }
         Write::expiry(expiry)

@@ -38,11 +38,7 @@ impl Micros {
     /// A stored instant, if it has sixteen digits.
     #[must_use]
     pub const fn checked(us: i64) -> Option<Self> {
-        if us < Self::EARLIEST.0 || us > Self::LATEST.0 {
-            None
-        } else {
-            Some(Self(us))
-        }
+        if us < Self::EARLIEST.0 || us > Self::LATEST.0 { None } else { Some(Self(us)) }
     }
 
     /// Microseconds since the epoch.
@@ -60,11 +56,7 @@ impl Micros {
     /// How long after `earlier` this is; nothing if it is not after it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
-        if earlier.0 >= self.0 {
-            Span::ZERO
-        } else {
-            Span(self.0 - earlier.0)
-        }
+        if earlier.0 >= self.0 { Span::ZERO } else { Span(self.0 - earlier.0) }
     }
 
     /// This instant moved on by `span`, not past [`Micros::LATEST`].
@@ -84,9 +76,7 @@ impl Micros {
     #[must_use]
     pub fn ceil_ms_after(self, span: Span) -> Millis {
         let exact = self.0.saturating_add(span.0);
-        let ms = exact
-            .div_euclid(US_PER_MS)
-            .saturating_add(i64::from(exact.rem_euclid(US_PER_MS) != 0));
+        let ms = exact.div_euclid(US_PER_MS).saturating_add(i64::from(exact.rem_euclid(US_PER_MS) != 0));
         Millis(ms.min(self.floor_ms().0.saturating_add(LONGEST_MS)))
     }
 }
@@ -118,11 +108,7 @@ impl Millis {
     #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
         let ms = self.0.saturating_sub(earlier.0);
-        if ms <= 0 {
-            Span::ZERO
-        } else {
-            Span(ms.saturating_mul(US_PER_MS))
-        }
+        if ms <= 0 { Span::ZERO } else { Span(ms.saturating_mul(US_PER_MS)) }
     }
 
     /// The same instant, at most [`LONGEST_MS`] after `now`.
@@ -145,11 +131,7 @@ impl Span {
     /// A span of whole milliseconds; a negative one is none.
     #[must_use]
     pub const fn from_ms(ms: i64) -> Self {
-        if ms <= 0 {
-            Self::ZERO
-        } else {
-            Self(ms.saturating_mul(US_PER_MS))
-        }
+        if ms <= 0 { Self::ZERO } else { Self(ms.saturating_mul(US_PER_MS)) }
     }
 
     /// A span of microseconds from a wide computation; a negative one is none.
@@ -179,11 +161,7 @@ impl Span {
     /// What is left of this span after `other`.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
-        if other.0 >= self.0 {
-            Self::ZERO
-        } else {
-            Self(self.0 - other.0)
-        }
+        if other.0 >= self.0 { Self::ZERO } else { Self(self.0 - other.0) }
     }
 
     /// One of `parts` equal parts of this span in whole milliseconds, rounded up.
@@ -214,10 +192,7 @@ mod tests {
     fn an_expiry_is_never_further_away_than_fifteen_nines() {
         let now = Micros(1_767_225_600_000_000);
         assert_eq!(now.ceil_ms_after(Span::MAX), Millis(1_767_225_600_000 + LONGEST_MS));
-        assert_eq!(
-            Millis(i64::MAX).at_most_longest_after(Millis(5)),
-            Millis(5 + LONGEST_MS)
-        );
+        assert_eq!(Millis(i64::MAX).at_most_longest_after(Millis(5)), Millis(5 + LONGEST_MS));
     }
 
     #[test]

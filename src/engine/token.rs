@@ -26,7 +26,7 @@ impl Token {
     }
 
     fn settle(&self, debt: &Debt<'_>, cost: u64, (decision, settled): (Decision, Settled)) -> (Decision, Write) {
-        (decision, debt.write(cost, &settled, |owed| self.tokens(owed)))
+        (decision, debt.write(cost, &settled, decision.reset, |owed| self.tokens(owed)))
     }
 
     /// Takes tokens, or refuses.

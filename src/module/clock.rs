@@ -17,11 +17,7 @@ pub fn now() -> Micros {
 /// What the clock is, for the log and INFO.
 #[must_use]
 pub fn source() -> &'static str {
-    if api::cached_clock().is_some() {
-        "server"
-    } else {
-        "system"
-    }
+    if api::cached_clock().is_some() { "server" } else { "system" }
 }
 
 /// A clock that nobody sets, in microseconds: how long clients really wait.
@@ -46,14 +42,8 @@ pub fn new_timer() -> Option<c_int> {
 
 /// Has a timer go off at an instant of the monotonic clock; at 0, not at all.
 pub fn set_timer(timer: c_int, at_us: i64) {
-    let at = libc::timespec {
-        tv_sec: at_us.div_euclid(1_000_000),
-        tv_nsec: at_us.rem_euclid(1_000_000) * 1_000,
-    };
-    let once = libc::itimerspec {
-        it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
-        it_value: at,
-    };
+    let at = libc::timespec { tv_sec: at_us.div_euclid(1_000_000), tv_nsec: at_us.rem_euclid(1_000_000) * 1_000 };
+    let once = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
     // SAFETY: reads a structure of ours.
     unsafe { libc::timerfd_settime(timer, libc::TFD_TIMER_ABSTIME, &raw const once, std::ptr::null_mut()) };
 }
@@ -75,7 +65,5 @@ fn read(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: fills in a structure of ours; cannot fail for these clocks.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec
-        .saturating_mul(1_000_000)
-        .saturating_add(time.tv_nsec / 1_000)
+    time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1_000)
 }

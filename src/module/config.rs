@@ -18,15 +18,7 @@ struct Setting {
 
 impl Setting {
     const fn new(name: &'static std::ffi::CStr, default: i64, min: i64, max: i64) -> Self {
-        Self {
-            described: Numeric {
-                name,
-                default,
-                min,
-                max,
-            },
-            value: AtomicI64::new(default),
-        }
+        Self { described: Numeric { name, default, min, max }, value: AtomicI64::new(default) }
     }
 
     fn get(&self) -> i64 {
@@ -50,19 +42,13 @@ pub fn register(context: *mut Context) -> Result<(), String> {
             return Err(format!("the server refused the setting {:?}", setting.described.name));
         }
     }
-    if setup::load_settings(context) {
-        Ok(())
-    } else {
-        Err("a setting is not accepted".to_owned())
-    }
+    if setup::load_settings(context) { Ok(()) } else { Err("a setting is not accepted".to_owned()) }
 }
 
 /// The bounds that the grammar asks for.
 #[must_use]
 pub fn settings() -> Settings {
-    Settings {
-        sliding_max_limit: positive(SLIDING_MAX_LIMIT.get()),
-    }
+    Settings { sliding_max_limit: positive(SLIDING_MAX_LIMIT.get()) }
 }
 
 /// Clients that may wait in all queues together.

@@ -34,22 +34,10 @@ macro_rules! handler {
     };
 }
 
-handler!(on_fixed, COUNTERS.fixed.errors, |call| run::decide(
-    call,
-    Algorithm::Fixed
-));
-handler!(on_sliding, COUNTERS.sliding.errors, |call| run::decide(
-    call,
-    Algorithm::Sliding
-));
-handler!(on_token, COUNTERS.token.errors, |call| run::decide(
-    call,
-    Algorithm::Token
-));
-handler!(on_leaky, COUNTERS.leaky.errors, |call| run::decide(
-    call,
-    Algorithm::Leaky
-));
+handler!(on_fixed, COUNTERS.fixed.errors, |call| run::decide(call, Algorithm::Fixed));
+handler!(on_sliding, COUNTERS.sliding.errors, |call| run::decide(call, Algorithm::Sliding));
+handler!(on_token, COUNTERS.token.errors, |call| run::decide(call, Algorithm::Token));
+handler!(on_leaky, COUNTERS.leaky.errors, |call| run::decide(call, Algorithm::Leaky));
 handler!(on_queue, COUNTERS.queue.errors, |call| queue::queue(call));
 handler!(on_peek, COUNTERS.other_errors, |call| run::peek(call));
 handler!(on_refund, COUNTERS.other_errors, |call| run::refund(call));
@@ -81,9 +69,7 @@ fn handler_of(name: &str) -> Option<Handler> {
 
 /// The version as the module API counts it.
 fn version() -> c_int {
-    let mut parts = env!("CARGO_PKG_VERSION")
-        .split('.')
-        .map(|part| part.parse().unwrap_or(0));
+    let mut parts = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap_or(0));
     let mut next = || parts.next().unwrap_or(0);
     next() * 10_000 + next() * 100 + next()
 }
@@ -122,10 +108,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         log(
             context,
             c"warning",
-            &format!(
-                "rate limiters {} need Redis 7.0 or newer: this server lacks {name}",
-                env!("CARGO_PKG_VERSION")
-            ),
+            &format!("rate limiters {} need Redis 7.0 or newer: this server lacks {name}", env!("CARGO_PKG_VERSION")),
         );
         return REFUSED;
     }
@@ -137,11 +120,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     });
     match outcome {
         Some(Ok(())) => {
-            let line = format!(
-                "rate limiters {} loaded, clock: the {}'s",
-                env!("CARGO_PKG_VERSION"),
-                clock::source()
-            );
+            let line = format!("rate limiters {} loaded, clock: the {}'s", env!("CARGO_PKG_VERSION"), clock::source());
             log(context, c"notice", &line);
             OK
         }

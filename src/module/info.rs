@@ -21,8 +21,7 @@ impl Counter {
 
     /// One more. Only the main thread writes, so no locked instruction is needed.
     pub fn bump(&self) {
-        self.0
-            .store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     fn get(&self) -> u64 {
@@ -48,12 +47,7 @@ pub struct Tally {
 
 impl Tally {
     const fn new() -> Self {
-        Self {
-            allowed: Counter::new(),
-            refused: Counter::new(),
-            never: Counter::new(),
-            errors: Counter::new(),
-        }
+        Self { allowed: Counter::new(), refused: Counter::new(), never: Counter::new(), errors: Counter::new() }
     }
 
     /// Counts a verdict.
@@ -184,14 +178,7 @@ pub unsafe extern "C" fn write(context: *mut raw::RedisModuleInfoCtx, _for_crash
             return;
         };
         section.word(c"version", cstr(concat!(env!("CARGO_PKG_VERSION"), "\0")));
-        section.word(
-            c"clock_source",
-            if clock::source() == "server" {
-                c"server"
-            } else {
-                c"system"
-            },
-        );
+        section.word(c"clock_source", if clock::source() == "server" { c"server" } else { c"system" });
         for (tally, names) in COUNTERS.tallies() {
             let counters = [&tally.allowed, &tally.refused, &tally.never, &tally.errors];
             for (counter, name) in counters.into_iter().zip(names) {

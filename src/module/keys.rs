@@ -39,10 +39,7 @@ fn counter(key: &Key<'_>) -> Result<Option<Counter>, Foreign> {
         Type::Empty => Ok(None),
         Type::String => {
             let used = record::read_counter(key.string()).ok_or(error::FOREIGN_COUNTER)?;
-            Ok(Some(Counter {
-                used,
-                end: key.expiry(),
-            }))
+            Ok(Some(Counter { used, end: key.expiry() }))
         }
         _ => Err(error::WRONG_TYPE),
     }
@@ -62,11 +59,7 @@ fn stored(key: &Key<'_>, field: Word<'_>, negative: bool, foreign: Foreign) -> R
     };
     let amount = record::read_amount(amount.bytes(), negative).ok_or(foreign)?;
     let at = record::read_micros(at.bytes()).ok_or(foreign)?;
-    Ok(Some(Stored {
-        amount,
-        at,
-        expiry: key.expiry(),
-    }))
+    Ok(Some(Stored { amount, at, expiry: key.expiry() }))
 }
 
 fn sub_windows(key: &Key<'_>) -> Result<SubWindows, Foreign> {
@@ -90,10 +83,7 @@ fn sub_windows(key: &Key<'_>) -> Result<SubWindows, Foreign> {
     }
     fields.sort_unstable_by_key(|field| field.end);
     fields.dedup_by_key(|field| field.end);
-    Ok(SubWindows {
-        fields,
-        expiry: key.expiry(),
-    })
+    Ok(SubWindows { fields, expiry: key.expiry() })
 }
 
 /// The lowest and the highest score of a sorted set whose members have the right form at both ends.
@@ -136,18 +126,13 @@ fn count(key: &Key<'_>, low: Edge, high: Edge) -> u64 {
         Edge::At(us) => us.to_string(),
         Edge::Beyond(us) => format!("({us}"),
     };
-    key.call()
-        .count_in_range(key.name(), &text(low, "-inf"), &text(high, "+inf"))
-        .unwrap_or(walked)
+    key.call().count_in_range(key.name(), &text(low, "-inf"), &text(high, "+inf")).unwrap_or(walked)
 }
 
 /// The instant of the `index`-th element above `cutoff`, of which `below` lie at or below it.
 fn nth_above(key: &Key<'_>, cutoff: i64, below: u64, index: u64) -> Option<Micros> {
     if index > WALK * 4 {
-        return key
-            .call()
-            .score_at_rank(key.name(), below.saturating_add(index))
-            .and_then(instant_of);
+        return key.call().score_at_rank(key.name(), below.saturating_add(index)).and_then(instant_of);
     }
     let mut range = key.range(Edge::Beyond(cutoff), Edge::Open, From::Lowest);
     for _ in 0..index {
@@ -170,11 +155,7 @@ fn log(key: &Key<'_>, rule: &Sliding<'_>, verb: Verb, ask: Ask, now: Micros) -> 
         count(key, Edge::Open, Edge::At(cutoff))
     };
     let live = total.saturating_sub(dead);
-    let future = if highest > now {
-        count(key, Edge::Beyond(now.get()), Edge::Open)
-    } else {
-        0
-    };
+    let future = if highest > now { count(key, Edge::Beyond(now.get()), Edge::Open) } else { 0 };
     let leaving = match rule.leaving_index(verb, ask, live) {
         Some(0) if dead == 0 => Some(lowest),
         Some(index) if index < live => nth_above(key, cutoff, dead, index),
@@ -205,9 +186,7 @@ fn log(key: &Key<'_>, rule: &Sliding<'_>, verb: Verb, ask: Ask, now: Micros) -> 
 /// Whether the `index`-th unit of a request id is in the window.
 fn in_window(key: &Key<'_>, index: u64, id: &[u8], cutoff: i64) -> bool {
     let member = Owned::new(record::id_member(index, id).as_bytes());
-    key.score(member.word())
-        .and_then(instant_of)
-        .is_some_and(|at| at.get() > cutoff)
+    key.score(member.word()).and_then(instant_of).is_some_and(|at| at.get() > cutoff)
 }
 
 /// Units of a request id in the window, and the newest entry that is not one of them.
@@ -246,11 +225,7 @@ pub fn load_holders(key: &Key<'_>, rule: &Acquire, id: Option<Word<'_>>, now: Mi
     };
     let cutoff = now.get();
     let total = u64::try_from(key.length()).unwrap_or(u64::MAX);
-    let ended = if lowest > now {
-        0
-    } else {
-        count(key, Edge::Open, Edge::At(cutoff))
-    };
+    let ended = if lowest > now { 0 } else { count(key, Edge::Open, Edge::At(cutoff)) };
     let live = total.saturating_sub(ended);
     let last = (live > 0).then_some(highest);
     let holds = id.is_some_and(|id| key.score(id).and_then(instant_of).is_some_and(|end| end > now));
@@ -288,11 +263,7 @@ pub fn apply(key: &Key<'_>, rule: &Rule<'_>, write: &Write, now: Micros) -> Trac
                 Change::Nothing => {}
                 Change::Count { used, by } => return put_counter(key, *used, *by, *expiry),
                 Change::Level { amount, at } => {
-                    let field = if matches!(rule.limiter, Limiter::Token(_)) {
-                        &TOKENS
-                    } else {
-                        &LEVEL
-                    };
+                    let field = if matches!(rule.limiter, Limiter::Token(_)) { &TOKENS } else { &LEVEL };
                     let amount = Owned::new(record::amount(*amount).as_bytes());
                     let at = Owned::signed(at.get());
                     key.hash_set_two((field.word(), amount.word()), (TS.word(), at.word()));
@@ -368,10 +339,7 @@ fn take_out(key: &Key<'_>, rule: &Sliding<'_>, units: u64, trace: &mut Trace) {
     for index in 0..units {
         let member = match rule.id {
             Some(id) => Some(Owned::new(record::id_member(index, id).as_bytes())),
-            None => key
-                .range(Edge::Open, Edge::Open, From::Highest)
-                .current()
-                .map(|(member, _)| member),
+            None => key.range(Edge::Open, Edge::Open, From::Highest).current().map(|(member, _)| member),
         };
         if let Some(member) = member {
             key.remove(member.word());
@@ -448,10 +416,7 @@ fn free_member(key: &Key<'_>, from: i64) -> Owned {
         }
         let highest = if leapt { None } else { highest_number(key) };
         leapt = true;
-        candidate = highest
-            .filter(|highest| *highest > candidate)
-            .unwrap_or(candidate)
-            .saturating_add(1);
+        candidate = highest.filter(|highest| *highest > candidate).unwrap_or(candidate).saturating_add(1);
     }
 }
 

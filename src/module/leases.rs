@@ -80,11 +80,7 @@ fn running(key: &Key<'_>, ids: impl Iterator<Item = Owned>, now: Micros) -> Vec<
     let mut members: Vec<Owned> = ids.collect();
     members.sort_unstable_by(|one, other| one.bytes().cmp(other.bytes()));
     members.dedup_by(|one, other| one.bytes() == other.bytes());
-    members.retain(|member| {
-        key.score(member.word())
-            .and_then(instant_of)
-            .is_some_and(|end| end > now)
-    });
+    members.retain(|member| key.score(member.word()).and_then(instant_of).is_some_and(|end| end > now));
     members
 }
 
@@ -92,10 +88,7 @@ fn running(key: &Key<'_>, ids: impl Iterator<Item = Owned>, now: Micros) -> Vec<
 fn open<'c>(call: Call<'c>, name: Word<'c>, now: Micros) -> Result<Option<(Key<'c>, u64)>, Failure> {
     let key = Key::open(call, name, Mode::Write);
     guard::inject("key");
-    let any = Acquire {
-        limit: 0,
-        lease: Span::ZERO,
-    };
+    let any = Acquire { limit: 0, lease: Span::ZERO };
     let live = keys::load_holders(&key, &any, None, now)?.live;
     Ok((key.kind() != Type::Empty).then_some((key, live)))
 }
@@ -124,7 +117,7 @@ pub fn renew(call: Call<'_>) -> Outcome {
             keys::trim(&key, now.get(), TRIM, &mut trace);
             let last = key.range(Edge::Open, Edge::Open, From::Highest).current();
             let last = last.and_then(|(_, score)| instant_of(score)).unwrap_or(end);
-            if let Some(at) = moved_expiry(key.expiry(), now, last.since(now), span) {
+            if let Some(at) = moved_expiry(key.expiry(), now, last.since(now), || span) {
                 keys::move_expiry(&key, at, &mut trace);
             }
         }

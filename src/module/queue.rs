@@ -48,10 +48,7 @@ impl Hash for Line {
 
 impl Line {
     fn of(call: &Call<'_>, name: Word<'_>) -> Self {
-        Self {
-            database: call.database(),
-            name: Owned::hold(name),
-        }
+        Self { database: call.database(), name: Owned::hold(name) }
     }
 }
 
@@ -94,11 +91,7 @@ impl Waiting {
         let wall = clock::wall_us();
         let real = clock::monotonic_us();
         let ahead = wall.saturating_sub(real);
-        self.ahead_us = if self.by_turn.is_empty() {
-            ahead
-        } else {
-            self.ahead_us.max(ahead)
-        };
+        self.ahead_us = if self.by_turn.is_empty() { ahead } else { self.ahead_us.max(ahead) };
         let passed = wall.saturating_sub(instant.get());
         real.saturating_add(self.ahead_us).saturating_sub(passed)
     }
@@ -118,10 +111,7 @@ impl Waiting {
         // Counted from the instant of the booking: what has passed since then must not change the order of the turns.
         let turn = (self.line_time(now).saturating_add(delay.us()), self.booked);
         self.booked = self.booked.wrapping_add(1);
-        let counted = Line {
-            database: line.database,
-            name: Owned::hold(line.name.word()),
-        };
+        let counted = Line { database: line.database, name: Owned::hold(line.name.word()) };
         *self.per_line.entry(counted).or_insert(0) += 1;
         self.by_client.insert(client, turn);
         self.by_turn.insert(turn, Waiter { client, line, answer });
@@ -157,10 +147,7 @@ impl Waiting {
     /// Sets the timer to the first turn.
     fn arm(&self) {
         let Some(timer) = self.timer else { return };
-        let first = self
-            .by_turn
-            .first_key_value()
-            .map_or(0, |((at, _), _)| at.saturating_sub(self.ahead_us).max(1));
+        let first = self.by_turn.first_key_value().map_or(0, |((at, _), _)| at.saturating_sub(self.ahead_us).max(1));
         clock::set_timer(timer, first);
     }
 }
@@ -181,10 +168,7 @@ pub fn queue(call: Call<'_>) -> Outcome {
     let now = clock::now();
     let key = Key::open(call, name, Mode::Write);
     guard::inject("key");
-    let rule = Rule {
-        limiter: Limiter::Leaky(asked.leaky),
-        ask: asked.ask,
-    };
+    let rule = Rule { limiter: Limiter::Leaky(asked.leaky), ask: asked.ask };
     let loaded = keys::load(&key, &rule, Verb::Decide, now)?;
     let (mut decision, mut write) = engine::decide(&loaded, rule.ask, now);
     let delay = match decision.verdict {
@@ -193,10 +177,7 @@ pub fn queue(call: Call<'_>) -> Outcome {
     };
     let waits = delay > Span::ZERO && !call.denies_blocking();
     let line = waits.then(|| Line::of(&call, name));
-    if line
-        .as_ref()
-        .is_some_and(|line| !WAITING.with_borrow(|waiting| waiting.has_room(line)))
-    {
+    if line.as_ref().is_some_and(|line| !WAITING.with_borrow(|waiting| waiting.has_room(line))) {
         (decision, write) = turned_away(&loaded, &rule, delay, now);
     }
     let stays = decision.verdict.is_allow();
@@ -205,9 +186,8 @@ pub fn queue(call: Call<'_>) -> Outcome {
     trace.tell(call, name);
     COUNTERS.queue.count(decision.verdict);
     let mut five = reply::five(&decision);
-    let client = line
-        .filter(|_| stays)
-        .and_then(|line| Some((line, Blocked::block(&call, on_reply, on_free, on_gone)?)));
+    let client =
+        line.filter(|_| stays).and_then(|line| Some((line, Blocked::block(&call, on_reply, on_free, on_gone)?)));
     match client {
         Some((line, client)) => {
             let [_, _, _, wait, _] = &mut five;
@@ -222,10 +202,7 @@ pub fn queue(call: Call<'_>) -> Outcome {
 /// The answer to a call that would have to wait where too many wait already: nothing is booked.
 fn turned_away(loaded: &Loaded<'_>, rule: &Rule<'_>, turn: Span, now: Micros) -> (Decision, Write) {
     let (standing, _) = engine::decide(loaded, engine::Ask::NOTHING, now);
-    let decision = Decision {
-        verdict: Verdict::Deny { wait: turn },
-        ..standing
-    };
+    let decision = Decision { verdict: Verdict::Deny { wait: turn }, ..standing };
     (decision, engine::mend(loaded, rule.ask.cost, now))
 }
 
@@ -297,10 +274,7 @@ pub fn start(context: *mut Context) -> Result<(), String> {
         clock::free_timer(timer);
         return Err("the server's event loop does not take a timer".to_owned());
     }
-    WAITING.set(Waiting {
-        timer: Some(timer),
-        ..Waiting::default()
-    });
+    WAITING.set(Waiting { timer: Some(timer), ..Waiting::default() });
     setup::on_tick(context, on_tick);
     Ok(())
 }

@@ -68,10 +68,7 @@ impl Trace {
     /// Nothing.
     #[must_use]
     pub const fn none() -> Self {
-        Self {
-            effects: [None; MOST],
-            count: 0,
-        }
+        Self { effects: [None; MOST], count: 0 }
     }
 
     /// Hands an effect to replicas and the append-only file.
@@ -88,9 +85,7 @@ impl Trace {
         if members.is_empty() {
             return;
         }
-        let words: Vec<_> = std::iter::once(key.name())
-            .chain(members.iter().map(Owned::word))
-            .collect();
+        let words: Vec<_> = std::iter::once(key.name()).chain(members.iter().map(Owned::word)).collect();
         self.replicate(key.call(), effect, &words);
     }
 

@@ -107,10 +107,7 @@ pub fn peek(call: Call<'_>) -> Outcome {
             engine::decide(&loaded, rule.ask, now).0
         }
         Look::Leases(limit) => {
-            let acquire = Acquire {
-                limit,
-                lease: crate::engine::time::Span::from_ms(1),
-            };
+            let acquire = Acquire { limit, lease: crate::engine::time::Span::from_ms(1) };
             acquire.peek(&keys::load_holders(&key, &acquire, None, now)?, now)
         }
     };
@@ -132,28 +129,18 @@ pub fn all(call: Call<'_>) -> Outcome {
         let loaded = keys::load(&key, rule, Verb::Decide, now)?;
         opened.push((key, rule, loaded));
     }
-    let mut answers: Vec<_> = opened
-        .iter()
-        .map(|(_, rule, loaded)| engine::decide(loaded, rule.ask, now))
-        .collect();
+    let mut answers: Vec<_> = opened.iter().map(|(_, rule, loaded)| engine::decide(loaded, rule.ask, now)).collect();
     let allowed = answers.iter().all(|(decision, _)| decision.verdict.is_allow());
     if !allowed {
         for ((decision, write), (_, rule, loaded)) in answers.iter_mut().zip(&opened) {
             if decision.verdict.is_allow() {
                 *decision = engine::decide(loaded, Ask::NOTHING, now).0;
-                *write = if rule.ask.cost == 0 {
-                    Write::Keep
-                } else {
-                    engine::mend(loaded, rule.ask.cost, now)
-                };
+                *write = if rule.ask.cost == 0 { Write::Keep } else { engine::mend(loaded, rule.ask.cost, now) };
             }
         }
     }
-    let traces: Vec<Trace> = opened
-        .iter()
-        .zip(&answers)
-        .map(|((key, rule, _), (_, write))| keys::apply(key, rule, write, now))
-        .collect();
+    let traces: Vec<Trace> =
+        opened.iter().zip(&answers).map(|((key, rule, _), (_, write))| keys::apply(key, rule, write, now)).collect();
     drop(opened);
     for (index, trace) in traces.iter().enumerate() {
         if let Some(name) = call.word(1 + index * 2) {
@@ -184,10 +171,7 @@ pub fn help(call: Call<'_>) -> Outcome {
         (2, Some(name)) => match table::find(name) {
             Some(command) => vec![command],
             None => {
-                let names: Vec<_> = table::COMMANDS
-                    .iter()
-                    .map(|command| command.name.to_ascii_uppercase())
-                    .collect();
+                let names: Vec<_> = table::COMMANDS.iter().map(|command| command.name.to_ascii_uppercase()).collect();
                 return Err(Fault::word("command", name, &format!("one of {}", names.join(", "))).into());
             }
         },

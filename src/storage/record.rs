@@ -44,10 +44,7 @@ pub struct Text<const N: usize> {
 impl<const N: usize> Text<N> {
     /// An empty text that is written from its end to its beginning.
     const fn empty() -> Self {
-        Self {
-            bytes: [0; N],
-            start: N,
-        }
+        Self { bytes: [0; N], start: N }
     }
 
     fn push_front(&mut self, byte: u8) {
@@ -181,21 +178,13 @@ pub fn read_amount(bytes: &[u8], may_be_negative: bool) -> Option<Amount> {
     }
     let whole = if negative { -whole } else { whole };
     let [b'+', fraction @ ..] = fraction else {
-        return Some(Amount {
-            whole,
-            numerator: 0,
-            denominator: 1,
-        });
+        return Some(Amount { whole, numerator: 0, denominator: 1 });
     };
     let slash = fraction.iter().position(|byte| *byte == b'/')?;
     let (numerator, denominator) = fraction.split_at_checked(slash)?;
     let numerator = canonical(numerator)?;
     let denominator = canonical(denominator.strip_prefix(b"/")?)?;
-    (numerator < denominator && denominator <= LARGEST_DENOMINATOR).then_some(Amount {
-        whole,
-        numerator,
-        denominator,
-    })
+    (numerator < denominator && denominator <= LARGEST_DENOMINATOR).then_some(Amount { whole, numerator, denominator })
 }
 
 /// An instant of sixteen digits.
@@ -215,10 +204,7 @@ pub fn read_sub_window(field: &[u8], value: &[u8]) -> Option<SubWindow> {
     }
     let end = Millis::new(canonical(field)?);
     let units = canonical(value).filter(|units| *units <= LARGEST_WHOLE)?;
-    Some(SubWindow {
-        end,
-        units: u64::try_from(units).ok()?,
-    })
+    Some(SubWindow { end, units: u64::try_from(units).ok()? })
 }
 
 /// Whether a member has the form of a log's.
@@ -236,9 +222,9 @@ pub fn unit_of(member: &[u8], id: &[u8]) -> Option<u64> {
     match member {
         [b'i', digits @ ..] => {
             let (digits, rest) = digits.split_at_checked(3)?;
-            let index = digits.iter().try_fold(0, |index, byte| {
-                byte.is_ascii_digit().then(|| index * 10 + u64::from(byte - b'0'))
-            })?;
+            let index = digits
+                .iter()
+                .try_fold(0, |index, byte| byte.is_ascii_digit().then(|| index * 10 + u64::from(byte - b'0')))?;
             (rest.strip_prefix(b":")? == id).then_some(index)
         }
         _ => None,
@@ -265,40 +251,17 @@ mod tests {
     #[test]
     fn amounts_are_written_as_the_reference_says() {
         let text = |whole, numerator, denominator| {
-            String::from_utf8(
-                amount(Amount {
-                    whole,
-                    numerator,
-                    denominator,
-                })
-                .as_bytes()
-                .to_vec(),
-            )
-            .unwrap()
+            String::from_utf8(amount(Amount { whole, numerator, denominator }).as_bytes().to_vec()).unwrap()
         };
         assert_eq!(text(7, 0, 3), "7");
         assert_eq!(text(7, 1, 3), "7+1/3");
         assert_eq!(text(-2, 1, 3), "-2+1/3");
-        assert_eq!(
-            text(-LARGEST_WHOLE, LARGEST_DENOMINATOR - 1, LARGEST_DENOMINATOR).len(),
-            49
-        );
+        assert_eq!(text(-LARGEST_WHOLE, LARGEST_DENOMINATOR - 1, LARGEST_DENOMINATOR).len(), 49);
     }
 
     #[test]
     fn what_is_not_canonical_is_somebody_elses() {
-        for bytes in [
-            "",
-            "007",
-            "-1",
-            "+1",
-            " 1",
-            "1 ",
-            "1.5",
-            "9223372036854775808",
-            "1e3",
-            "10000000000000000000",
-        ] {
+        for bytes in ["", "007", "-1", "+1", " 1", "1 ", "1.5", "9223372036854775808", "1e3", "10000000000000000000"] {
             assert_eq!(read_counter(bytes.as_bytes()), None, "{bytes}");
         }
         assert_eq!(read_counter(b"9223372036854775807"), Some(9_223_372_036_854_775_807));
@@ -326,11 +289,7 @@ mod tests {
         assert!(is_lease_member(b"l:1767225600000000") && !is_lease_member(b"l:") && !is_lease_member(b"worker-1"));
         assert_eq!(id_member(42, b"a b").as_bytes(), b"i042:a b");
         assert_eq!(
-            (
-                unit_of(b"i042:a b", b"a b"),
-                unit_of(b"i042:a b", b"a"),
-                unit_of(b"l:a", b"a")
-            ),
+            (unit_of(b"i042:a b", b"a b"), unit_of(b"i042:a b", b"a"), unit_of(b"l:a", b"a")),
             (Some(42), None, None)
         );
         assert_eq!(lease_member(b"a").as_bytes(), b"l:a");

@@ -21,13 +21,7 @@ impl Blocked {
     /// Holds back the reply of a call. `None`: the server would not.
     #[must_use]
     pub fn block(call: &Call<'_>, reply: ReplyCallback, free: FreeCallback, gone: GoneCallback) -> Option<Self> {
-        let handle = api!(RedisModule_BlockClient(
-            call.context(),
-            Some(reply),
-            None,
-            Some(free),
-            0
-        ));
+        let handle = api!(RedisModule_BlockClient(call.context(), Some(reply), None, Some(free), 0));
         if handle.is_null() {
             return None;
         }
@@ -62,10 +56,7 @@ impl<'c, T> Handed<'c, T> {
     /// The context is that of a running reply callback, and `T` what was given.
     #[must_use]
     pub unsafe fn of(context: *mut Context) -> Self {
-        Self(
-            api!(RedisModule_GetBlockedClientPrivateData(context)).cast::<T>(),
-            PhantomData,
-        )
+        Self(api!(RedisModule_GetBlockedClientPrivateData(context)).cast::<T>(), PhantomData)
     }
 
     /// The data, if any was given.

@@ -50,36 +50,12 @@ impl Kept {
         const OPTIONAL: c_int = 1;
         const MULTIPLE: c_int = 2;
         let (kind, key_spec_index, subargs) = match arg.kind {
-            Kind::Key => (
-                raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
-                0,
-                ptr::null_mut(),
-            ),
-            Kind::Integer => (
-                raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
-                -1,
-                ptr::null_mut(),
-            ),
-            Kind::Word => (
-                raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
-                -1,
-                ptr::null_mut(),
-            ),
-            Kind::Token => (
-                raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
-                -1,
-                ptr::null_mut(),
-            ),
-            Kind::OneOf(args) => (
-                raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
-                -1,
-                self.args(args),
-            ),
-            Kind::Block(args) => (
-                raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
-                -1,
-                self.args(args),
-            ),
+            Kind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0, ptr::null_mut()),
+            Kind::Integer => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, -1, ptr::null_mut()),
+            Kind::Word => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, -1, ptr::null_mut()),
+            Kind::Token => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, -1, ptr::null_mut()),
+            Kind::OneOf(args) => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, -1, self.args(args)),
+            Kind::Block(args) => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, -1, self.args(args)),
         };
         raw::RedisModuleCommandArg {
             name: self.string(arg.name),
@@ -120,15 +96,7 @@ pub fn register(context: *mut Context, command: &Command, handler: Handler) -> R
     let without_blocking = command.flags.replace(" blocking", "");
     let created = [command.flags, without_blocking.as_str()].into_iter().any(|flags| {
         let flags = CString::new(flags).unwrap_or_default();
-        api!(RedisModule_CreateCommand(
-            context,
-            name.as_ptr(),
-            Some(handler),
-            flags.as_ptr(),
-            first,
-            last,
-            step
-        )) == 0
+        api!(RedisModule_CreateCommand(context, name.as_ptr(), Some(handler), flags.as_ptr(), first, last, step)) == 0
     });
     if !created {
         return Err(format!("the server refused the command {}", command.name));
@@ -154,11 +122,7 @@ fn describe(handle: *mut raw::RedisModuleCommand, command: &Command) -> Result<(
                 raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE,
             ),
         };
-        let (lastkey, keystep) = if command.keys == Keys::EverySecond {
-            (-1, 2)
-        } else {
-            (0, 1)
-        };
+        let (lastkey, keystep) = if command.keys == Keys::EverySecond { (-1, 2) } else { (0, 1) };
         spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
         spec.bs.index.pos = 1;
         spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
@@ -174,11 +138,7 @@ fn describe(handle: *mut raw::RedisModuleCommand, command: &Command) -> Result<(
         history: ptr::null_mut(),
         tips: kept.string("nondeterministic_output"),
         arity: command.arity,
-        key_specs: if has_keys {
-            key_specs.as_mut_ptr()
-        } else {
-            ptr::null_mut()
-        },
+        key_specs: if has_keys { key_specs.as_mut_ptr() } else { ptr::null_mut() },
         args: kept.args(command.args),
     };
     if api!(RedisModule_SetCommandInfo(handle, &raw const info)) == 0 {
@@ -191,12 +151,7 @@ fn describe(handle: *mut raw::RedisModuleCommand, command: &Command) -> Result<(
 /// Names the categories, where the server knows those of modules' commands.
 fn categorise(handle: *mut raw::RedisModuleCommand, command: &Command) {
     // SAFETY: plain reads of pointers.
-    let (set, add) = unsafe {
-        (
-            raw::RedisModule_SetCommandACLCategories,
-            raw::RedisModule_AddACLCategory,
-        )
-    };
+    let (set, add) = unsafe { (raw::RedisModule_SetCommandACLCategories, raw::RedisModule_AddACLCategory) };
     let Some(set) = set else { return };
     let mut names = command.categories();
     if add.is_some() {

@@ -74,18 +74,8 @@ impl<'c> Key<'c> {
             Mode::Write => READ | WRITE,
         };
         let handle = api!(RedisModule_OpenKey(call.context(), name.pointer(), mode));
-        let kind = if handle.is_null() {
-            Type::Empty
-        } else {
-            type_of(api!(RedisModule_KeyType(handle)))
-        };
-        Self {
-            call,
-            name,
-            handle,
-            kind,
-            written: Cell::new(false),
-        }
+        let kind = if handle.is_null() { Type::Empty } else { type_of(api!(RedisModule_KeyType(handle))) };
+        Self { call, name, handle, kind, written: Cell::new(false) }
     }
 
     /// Takes note that the key is written.
@@ -114,11 +104,7 @@ impl<'c> Key<'c> {
     /// Bytes of a string, fields of a hash, elements of a sorted set.
     #[must_use]
     pub fn length(&self) -> usize {
-        if self.handle.is_null() {
-            0
-        } else {
-            api!(RedisModule_ValueLength(self.handle))
-        }
+        if self.handle.is_null() { 0 } else { api!(RedisModule_ValueLength(self.handle)) }
     }
 
     /// The instant of expiry of a key that exists.
@@ -201,13 +187,7 @@ impl<'c> Key<'c> {
     /// Sets a field of a hash.
     pub fn hash_set(&self, field: Word<'_>, value: Word<'_>) {
         self.writes();
-        api!(RedisModule_HashSet(
-            self.handle,
-            0,
-            field.pointer(),
-            value.pointer(),
-            nothing()
-        ));
+        api!(RedisModule_HashSet(self.handle, 0, field.pointer(), value.pointer(), nothing()));
     }
 
     /// Sets two fields of a hash.
@@ -259,22 +239,10 @@ impl<'c> Key<'c> {
         let (high, high_excluded) = high.score(f64::INFINITY);
         match from {
             From::Lowest => {
-                api!(RedisModule_ZsetFirstInScoreRange(
-                    self.handle,
-                    low,
-                    high,
-                    low_excluded,
-                    high_excluded
-                ))
+                api!(RedisModule_ZsetFirstInScoreRange(self.handle, low, high, low_excluded, high_excluded))
             }
             From::Highest => {
-                api!(RedisModule_ZsetLastInScoreRange(
-                    self.handle,
-                    low,
-                    high,
-                    low_excluded,
-                    high_excluded
-                ))
+                api!(RedisModule_ZsetLastInScoreRange(self.handle, low, high, low_excluded, high_excluded))
             }
         };
         Range { key: self, from }
@@ -291,12 +259,7 @@ impl<'c> Key<'c> {
     /// Adds an element to a sorted set, or gives it another score.
     pub fn add(&self, score: Micros, member: Word<'_>) {
         self.writes();
-        api!(RedisModule_ZsetAdd(
-            self.handle,
-            score_of(score.get()),
-            member.pointer(),
-            ptr::null_mut()
-        ));
+        api!(RedisModule_ZsetAdd(self.handle, score_of(score.get()), member.pointer(), ptr::null_mut()));
     }
 
     /// Takes an element out of a sorted set, and deletes the key with the last one.
@@ -386,10 +349,7 @@ impl Drop for Range<'_, '_> {
 }
 
 /// Microseconds as a score: integers of sixteen digits are below 2^54 and those of this century exact.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "whole microseconds up to the year 2255 are exact"
-)]
+#[expect(clippy::cast_precision_loss, reason = "whole microseconds up to the year 2255 are exact")]
 const fn score_of(us: i64) -> f64 {
     us as f64
 }

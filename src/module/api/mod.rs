@@ -89,16 +89,8 @@ impl<'c> Call<'c> {
     pub unsafe fn new(context: *mut Context, argv: *mut *mut ServerString, argc: c_int) -> Self {
         let count = usize::try_from(argc).unwrap_or(0);
         // SAFETY: the server passes `argc` valid pointers.
-        let argv = if argv.is_null() {
-            &[]
-        } else {
-            unsafe { std::slice::from_raw_parts(argv.cast_const(), count) }
-        };
-        Self {
-            context,
-            argv,
-            lifetime: PhantomData,
-        }
+        let argv = if argv.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(argv.cast_const(), count) } };
+        Self { context, argv, lifetime: PhantomData }
     }
 
     /// How many words the call has, the command's name included.
@@ -115,11 +107,7 @@ impl<'c> Call<'c> {
 
     /// The words from the `skip`-th on.
     pub fn words(&self, skip: usize) -> impl ExactSizeIterator<Item = &'c [u8]> + Clone + use<'c> {
-        self.argv
-            .get(skip..)
-            .unwrap_or_default()
-            .iter()
-            .map(|word| bytes(*word))
+        self.argv.get(skip..).unwrap_or_default().iter().map(|word| bytes(*word))
     }
 
     /// The `index`-th word, as the server holds it.
@@ -141,10 +129,7 @@ impl<'c> Call<'c> {
 
     /// Begins an array of `length` elements.
     pub fn array(&self, length: usize) {
-        api!(RedisModule_ReplyWithArray(
-            self.context,
-            c_long::try_from(length).unwrap_or(0)
-        ));
+        api!(RedisModule_ReplyWithArray(self.context, c_long::try_from(length).unwrap_or(0)));
     }
 
     /// Answers with an integer.
@@ -162,11 +147,7 @@ impl<'c> Call<'c> {
 
     /// Answers with bytes.
     pub fn bytes(&self, bytes: &[u8]) {
-        api!(RedisModule_ReplyWithStringBuffer(
-            self.context,
-            bytes.as_ptr().cast::<c_char>(),
-            bytes.len()
-        ));
+        api!(RedisModule_ReplyWithStringBuffer(self.context, bytes.as_ptr().cast::<c_char>(), bytes.len()));
     }
 
     /// Answers with nil.
@@ -176,38 +157,43 @@ impl<'c> Call<'c> {
 
     /// Hands an effect to replicas and the append-only file, in the words of a native command.
     pub fn replicate(&self, command: &CStr, words: &[Word<'_>]) {
-        // SAFETY of the cast: a Word is exactly the server's pointer.
-        let vector = words.as_ptr().cast::<*mut ServerString>();
-        api!(RedisModule_Replicate(
-            self.context,
-            command.as_ptr(),
-            c"v".as_ptr(),
-            vector,
-            words.len()
-        ));
+        let (context, command) = (self.context, command.as_ptr());
+        // Words counted out one by one cost the server less than a vector of them.
+        match words {
+            [a] => api!(RedisModule_Replicate(context, command, c"s".as_ptr(), a.pointer())),
+            [a, b] => api!(RedisModule_Replicate(context, command, c"ss".as_ptr(), a.pointer(), b.pointer())),
+            [a, b, c] => {
+                let format = c"sss".as_ptr();
+                api!(RedisModule_Replicate(context, command, format, a.pointer(), b.pointer(), c.pointer()))
+            }
+            [a, b, c, d] => {
+                let format = c"ssss".as_ptr();
+                let (a, b, c, d) = (a.pointer(), b.pointer(), c.pointer(), d.pointer());
+                api!(RedisModule_Replicate(context, command, format, a, b, c, d))
+            }
+            [a, b, c, d, e] => {
+                let format = c"sssss".as_ptr();
+                let (a, b, c, d, e) = (a.pointer(), b.pointer(), c.pointer(), d.pointer(), e.pointer());
+                api!(RedisModule_Replicate(context, command, format, a, b, c, d, e))
+            }
+            many => {
+                // A Word is exactly the server's pointer.
+                let vector = many.as_ptr().cast::<*mut ServerString>();
+                api!(RedisModule_Replicate(context, command, c"v".as_ptr(), vector, many.len()))
+            }
+        };
     }
 
     /// Fires a keyspace event.
     pub fn notify(&self, class: c_int, event: &CStr, key: Word<'_>) {
-        api!(RedisModule_NotifyKeyspaceEvent(
-            self.context,
-            class,
-            event.as_ptr(),
-            key.pointer()
-        ));
+        api!(RedisModule_NotifyKeyspaceEvent(self.context, class, event.as_ptr(), key.pointer()));
     }
 
     /// The number of elements of a sorted set with scores from `low` (exclusive if asked) to `high`.
     #[must_use]
     pub fn count_in_range(&self, key: Word<'_>, low: &str, high: &str) -> Option<u64> {
-        let reply = self.ask(
-            c"ZCOUNT",
-            &[
-                key,
-                Owned::new(low.as_bytes()).word(),
-                Owned::new(high.as_bytes()).word(),
-            ],
-        )?;
+        let reply =
+            self.ask(c"ZCOUNT", &[key, Owned::new(low.as_bytes()).word(), Owned::new(high.as_bytes()).word()])?;
         reply.integer().and_then(|count| u64::try_from(count).ok())
     }
 
@@ -222,13 +208,7 @@ impl<'c> Call<'c> {
 
     fn ask(&self, command: &CStr, words: &[Word<'_>]) -> Option<CallReply> {
         let vector = words.as_ptr().cast::<*mut ServerString>();
-        let reply = api!(RedisModule_Call(
-            self.context,
-            command.as_ptr(),
-            c"v".as_ptr(),
-            vector,
-            words.len()
-        ));
+        let reply = api!(RedisModule_Call(self.context, command.as_ptr(), c"v".as_ptr(), vector, words.len()));
         (!reply.is_null()).then(|| CallReply(reply))
     }
 

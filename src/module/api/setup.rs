@@ -77,11 +77,7 @@ pub fn set_options(context: *mut Context) {
 /// Whether the server shall tell watchers of a key when it is closed.
 pub fn signal_at_close(context: *mut Context, signal: bool) {
     let options = OPTIONS.load(Ordering::Relaxed);
-    let options = if signal {
-        options & !NO_IMPLICIT_SIGNAL_MODIFIED
-    } else {
-        options
-    };
+    let options = if signal { options & !NO_IMPLICIT_SIGNAL_MODIFIED } else { options };
     api!(RedisModule_SetModuleOptions(context, options));
 }
 
@@ -142,10 +138,7 @@ impl InfoSection {
 /// Has a callback called ten times a second or so, whatever the wall clock does.
 pub fn on_tick(context: *mut Context, callback: EventCallback) {
     const CRON_LOOP: u64 = 8;
-    let event = raw::RedisModuleEvent {
-        id: CRON_LOOP,
-        dataver: 1,
-    };
+    let event = raw::RedisModuleEvent { id: CRON_LOOP, dataver: 1 };
     api!(RedisModule_SubscribeToServerEvent(context, event, Some(callback)));
 }
 
@@ -153,12 +146,7 @@ pub fn on_tick(context: *mut Context, callback: EventCallback) {
 #[must_use]
 pub fn watch(descriptor: c_int, callback: LoopCallback) -> bool {
     const READABLE: c_int = 1;
-    api!(RedisModule_EventLoopAdd(
-        descriptor,
-        READABLE,
-        Some(callback),
-        nothing()
-    )) == 0
+    api!(RedisModule_EventLoopAdd(descriptor, READABLE, Some(callback), nothing())) == 0
 }
 
 /// Ends a watch.
@@ -169,8 +157,5 @@ pub fn unwatch(descriptor: c_int) {
 
 /// Fills `text` with random hexadecimal digits.
 pub fn random_hex(text: &mut [u8]) {
-    api!(RedisModule_GetRandomHexChars(
-        text.as_mut_ptr().cast::<c_char>(),
-        text.len()
-    ));
+    api!(RedisModule_GetRandomHexChars(text.as_mut_ptr().cast::<c_char>(), text.len()));
 }

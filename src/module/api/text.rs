@@ -91,10 +91,7 @@ pub struct Constant {
 
 impl Constant {
     const fn new(text: &'static [u8]) -> Self {
-        Self {
-            text,
-            made: AtomicPtr::new(ptr::null_mut()),
-        }
+        Self { text, made: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// The word.
