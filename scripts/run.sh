@@ -36,7 +36,9 @@ ours_answers() {
 
 # start <port>: starts the server and waits until it answers; fails when it ends or stays silent.
 start() {
-    "$server" --port "$1" --bind 127.0.0.1 -::1 --dir "$files" --save '' --appendonly no --daemonize no \
+    # In a session of its own, so that a Ctrl-C reaches the server once and through us: for Redis a second one means
+    # to leave everything as it is.
+    setsid "$server" --port "$1" --bind 127.0.0.1 -::1 --dir "$files" --save '' --appendonly no --daemonize no \
         --loadmodule "$module" &
     pid=$!
     local tries
@@ -87,7 +89,6 @@ fi
 pid=
 files=$(mktemp -d "${TMPDIR:-/tmp}/redis-limiters.XXXXXX")
 trap 'stop; rm -rf "$files"' EXIT
-# Ctrl-C reaches the server too; for the server a TERM on top of it is not a second Ctrl-C, which would cut it short.
 trap 'stopping=1; [ -z "$pid" ] || kill -TERM "$pid" 2>/dev/null || true' INT TERM HUP
 stopping=0
 
