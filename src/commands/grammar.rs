@@ -60,7 +60,8 @@ fn digits(word: &[u8]) -> Option<u64> {
         if digit > 9 {
             return None;
         }
-        value = value * 10 + u64::from(digit);
+        // Fifteen digits are far from 64 bits.
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
     }
     Some(value)
 }

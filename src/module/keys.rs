@@ -368,55 +368,41 @@ fn mend_future(key: &Key<'_>, most: u64, now: Micros, trace: &mut Trace) {
 /// Adds units of now.
 fn add_units(key: &Key<'_>, rule: &Sliding<'_>, units: u64, now: Micros, trace: &mut Trace) {
     let score = Owned::signed(now.get());
-    if units == 1 {
-        let made;
-        let member = match rule.id {
-            Some(id) => {
-                made = Owned::new(record::id_member(0, id).as_bytes());
-                &made
-            }
-            // The commonest unit of all: its member is its score.
-            None if key.kind() == Type::Empty || key.score(score.word()).is_none() => &score,
-            None => {
-                made = free_member(key, now.get());
-                &made
-            }
-        };
-        key.add(now, member.word());
-        trace.replicate(key.call(), Effect::ZAdd, &[key.name(), score.word(), member.word()]);
+    // The commonest unit of all: its member is its score.
+    if units == 1 && rule.id.is_none() && key.add_new(now, score.word()) {
+        trace.replicate(key.call(), Effect::ZAdd, &[key.name(), score.word(), score.word()]);
         return;
     }
     let mut added = Vec::new();
     let mut next = now.get();
     for index in 0..units {
-        let member = match rule.id {
-            Some(id) => Owned::new(record::id_member(index, id).as_bytes()),
-            None => free_member(key, next),
-        };
-        key.add(now, member.word());
-        if let (None, Some(at)) = (rule.id, record::read_micros(member.bytes())) {
-            next = at.get().saturating_add(1);
-        }
-        added.push(member);
+        added.push(match rule.id {
+            Some(id) => {
+                let member = Owned::new(record::id_member(index, id).as_bytes());
+                key.add(now, member.word());
+                member
+            }
+            None => add_numbered(key, now, &mut next),
+        });
     }
     trace.replicate_scores(key, &score, &added);
 }
 
-/// The first number from `from` on that is no member of a log.
+/// Adds a unit whose member is the first number from `next` on that is free, and moves `next` behind it.
 ///
 /// Units of one instant carry consecutive numbers, so a taken number leads to the highest one of the newest entries and
-/// from there on, instead of past every unit of a burst.
-fn free_member(key: &Key<'_>, from: i64) -> Owned {
-    let mut candidate = from;
+/// on from there, instead of past every unit of a burst.
+fn add_numbered(key: &Key<'_>, now: Micros, next: &mut i64) -> Owned {
     let mut leapt = false;
     loop {
-        let member = Owned::signed(candidate);
-        if key.kind() == Type::Empty || key.score(member.word()).is_none() {
+        let member = Owned::signed(*next);
+        let added = key.add_new(now, member.word());
+        let highest = if added || leapt { None } else { highest_number(key) };
+        leapt = true;
+        *next = highest.filter(|highest| highest > next).unwrap_or(*next).saturating_add(1);
+        if added {
             return member;
         }
-        let highest = if leapt { None } else { highest_number(key) };
-        leapt = true;
-        candidate = highest.filter(|highest| *highest > candidate).unwrap_or(candidate).saturating_add(1);
     }
 }
 

@@ -56,20 +56,24 @@ impl<const N: usize> Text<N> {
         }
     }
 
+    /// Two digits at a time, as every number is longer than it looks.
     fn push_digits_front(&mut self, mut number: u64) {
-        loop {
-            // The remainder of a division by ten is a digit.
-            self.push_front(b'0' | u8::try_from(number % 10).unwrap_or(0));
-            number /= 10;
-            if number == 0 {
-                return;
-            }
+        while number >= 100 {
+            self.push_slice_front(pair(number % 100));
+            number /= 100;
+        }
+        match pair(number) {
+            [b'0', digit] => self.push_front(*digit),
+            both => self.push_slice_front(both),
         }
     }
 
     fn push_slice_front(&mut self, bytes: &[u8]) {
-        for byte in bytes.iter().rev() {
-            self.push_front(*byte);
+        if let Some(place) = self.start.checked_sub(bytes.len())
+            && let Some(slot) = self.bytes.get_mut(place..self.start)
+        {
+            slot.copy_from_slice(bytes);
+            self.start = place;
         }
     }
 
@@ -78,6 +82,24 @@ impl<const N: usize> Text<N> {
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
+}
+
+/// The numbers from 00 to 99, one after another.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let (mut tens, mut rest) = (b'0', pairs.as_mut_slice());
+    while let [a, b, c, d, e, f, g, h, i, j, tail @ ..] = rest {
+        (*a, *b, *c, *d, *e) = ([tens, b'0'], [tens, b'1'], [tens, b'2'], [tens, b'3'], [tens, b'4']);
+        (*f, *g, *h, *i, *j) = ([tens, b'5'], [tens, b'6'], [tens, b'7'], [tens, b'8'], [tens, b'9']);
+        tens += 1;
+        rest = tail;
+    }
+    pairs
+};
+
+/// Both digits of a number below a hundred.
+fn pair(number: u64) -> &'static [u8; 2] {
+    usize::try_from(number).ok().and_then(|number| PAIRS.get(number)).unwrap_or(&[b'9'; 2])
 }
 
 /// A decimal number that is not negative.
@@ -143,15 +165,16 @@ fn canonical(bytes: &[u8]) -> Option<i64> {
     match bytes {
         [b'0'] => Some(0),
         [b'1'..=b'9', ..] if bytes.len() <= 19 => {
-            let mut value = 0_i64;
+            // Nineteen digits fit 64 bits without a sign; only then is it too much for 63.
+            let mut value = 0_u64;
             for byte in bytes {
                 let digit = byte.wrapping_sub(b'0');
                 if digit > 9 {
                     return None;
                 }
-                value = value.checked_mul(10)?.checked_add(i64::from(digit))?;
+                value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
             }
-            Some(value)
+            i64::try_from(value).ok()
         }
         _ => None,
     }

@@ -262,6 +262,16 @@ impl<'c> Key<'c> {
         api!(RedisModule_ZsetAdd(self.handle, score_of(score.get()), member.pointer(), ptr::null_mut()));
     }
 
+    /// Adds an element to a sorted set unless it is there; whether it was added.
+    pub fn add_new(&self, score: Micros, member: Word<'_>) -> bool {
+        const ONLY_NEW: c_int = 1 << 1;
+        const WAS_THERE: c_int = 1 << 4;
+        self.writes();
+        let mut flags = ONLY_NEW;
+        api!(RedisModule_ZsetAdd(self.handle, score_of(score.get()), member.pointer(), &raw mut flags));
+        flags & WAS_THERE == 0
+    }
+
     /// Takes an element out of a sorted set, and deletes the key with the last one.
     pub fn remove(&self, member: Word<'_>) {
         self.writes();
