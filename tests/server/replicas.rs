@@ -19,6 +19,8 @@ fn wait_for_link(replica: &Server) {
 
 /// Waits until the replicas have what the primary has written.
 fn catch_up(primary: &mut Conn, replicas: usize) {
+    // WAIT asks about what its own connection wrote last: a message that replicas get too stands behind all the rest.
+    primary.int("PUBLISH catching-up now");
     wait_for("the replicas to catch up", || {
         let reached = primary.int(&format!("WAIT {replicas} 1000"));
         (reached >= i64::try_from(replicas).unwrap()).then_some(())
