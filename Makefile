@@ -49,7 +49,9 @@ ifeq ($(RL_SERVER),$(default_server))
 	@scripts/servers.sh redis-7.0
 endif
 
+# The README's client programs are run in Python; those in other languages are where the language is installed.
 test: modules default-server ## run every test, against Redis 7.0 or RL_SERVER=
+	@scripts/need.sh python
 	cargo test --locked --no-fail-fast $(ARGS)
 
 servers: ## fetch and build the servers of test-servers into the cache; SERVERS= picks, SKIP= leaves out

@@ -5,7 +5,7 @@
 #   lint     rustfmt and clippy
 #   server   a redis-server and redis-cli from the distribution; prints the path of the server on standard output
 #   compile  what it takes to compile a server from its source: a C and a C++ compiler, make, tar, gzip, xz
-#   python   python3
+#   python   python3 with its venv module
 #   make     make
 #
 # Says what it does on standard error. As root, or with CI=true, it does not ask; otherwise it asks before sudo.
@@ -121,7 +121,9 @@ need_compile() {
     [ ${#missing[@]} -eq 0 ] || install "No ${missing[*]}" "${missing[@]}"
 }
 
-need_python() { have python3 || install "No python3" python3; }
+# Debian splits venv off: the module is there, but cannot put pip into what it makes.
+need_python() { python3 -c 'import ensurepip, venv' 2>/dev/null || install "No python3 with venv" python3 python3-venv; }
+
 need_make() { have make || install "No make" make; }
 
 [ $# -gt 0 ] || fail "usage: $0 build|lint|server|compile|python|make ..."

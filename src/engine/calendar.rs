@@ -83,7 +83,8 @@ fn next_month(local: i64, months: i64) -> i64 {
 
 /// Year and month (January is 0) of a day counted from the epoch.
 fn civil_month(days: i64) -> (i64, i64) {
-    // Years start in March here, so that the leap day is the last of its year; 719468 days lead from 0000-03-01 to 1970-01-01.
+    // Years start in March here, so that the leap day is the last of its year; 719468 days lead from 0000-03-01 to
+    // 1970-01-01.
     let shifted = days.saturating_add(719_468);
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);

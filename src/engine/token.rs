@@ -1,10 +1,10 @@
 //! The token bucket: a burst, then an average rate.
 //!
-//! **Idea.** A bucket of `capacity` tokens that starts full and gains `rate` per `period` continuously; a call takes its
-//! cost out or is refused. **State.** Tokens left (negative in debt) and the instant they are true of; a full bucket is
-//! as good as none. **Rounding, guarantee, formula.** As in [`super::bucket`]: the debt is what is missing to a full
-//! bucket. Tokens beyond a capacity that has become smaller are cut, by an admission and not before; a larger capacity
-//! does not fill the bucket. **To read.** RFC 2697 and RFC 2698 for the token bucket as a meter.
+//! **Idea.** A bucket of `capacity` tokens that starts full and gains `rate` per `period` continuously; a call takes
+//! its cost out or is refused. **State.** Tokens left (negative in debt) and the instant they are true of; a full
+//! bucket is as good as none. **Rounding, guarantee, formula.** As in [`super::bucket`]: the debt is what is missing to
+//! a full bucket. Tokens beyond a capacity that has become smaller are cut, by an admission and not before; a larger
+//! capacity does not fill the bucket. **To read.** RFC 2697 and RFC 2698 for the token bucket as a meter.
 
 use super::bucket::{Bucket, Debt, Settled, Stored};
 use super::rate::{Amount, Shares};

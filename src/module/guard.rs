@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::api::log;
 use super::info;
 
 /// The answer to a client whose command panicked.
@@ -15,6 +16,8 @@ pub fn run<T>(entry: &'static str, body: impl FnOnce() -> T) -> Option<T> {
     }));
     if outcome.is_err() {
         info::count_panic();
+        let line = format!("rate limiters: internal error at the entry point '{entry}', caught");
+        log(std::ptr::null_mut(), c"warning", &line);
     }
     outcome.ok()
 }

@@ -2,9 +2,9 @@
 //!
 //! The slot is booked, written and replicated when the command runs; only the reply is held back. Waiters stand in one
 //! line, ordered by the instant at which they may go, so those of a key go in the order of their turns. A timer of the
-//! operating system, on a clock that nobody sets, wakes the event loop at the first of these instants and lets everybody
-//! go whose turn has come. Nothing is written then. When the wall clock steps forward the line moves up with it; when it
-//! steps back, nobody waits longer in real time than was said.
+//! operating system, on a clock that nobody sets, wakes the event loop at the first of these instants and lets
+//! everybody go whose turn has come. Nothing is written then. When the wall clock steps forward the line moves up with
+//! it; when it steps back, nobody waits longer in real time than was said.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -51,6 +51,9 @@ impl Line {
         Self { database: call.database(), name: Owned::hold(name) }
     }
 }
+
+/// A turn that has passed for so long is not left to the timer any more.
+const OVERDUE_US: i64 = 200_000;
 
 /// When a waiter may go, and its number among those of the same instant.
 type Turn = (i64, u64);
@@ -245,22 +248,23 @@ unsafe extern "C" fn on_gone(_context: *mut Context, handle: *mut raw::RedisModu
 }
 
 unsafe extern "C" fn on_timer(descriptor: c_int, _data: *mut c_void, _mask: c_int) {
-    guard::run("timer", || {
-        clock::drain_timer(descriptor);
-        release_due();
-    });
+    // Whatever happens below, the event loop must not find the timer still ringing.
+    clock::drain_timer(descriptor);
+    guard::run("timer", release_due);
 }
 
 /// The server's tick: catches up with a wall clock that stepped forward, and with a timer that failed.
 unsafe extern "C" fn on_tick(_context: *mut Context, _event: raw::RedisModuleEvent, _sub: u64, _data: *mut c_void) {
     guard::run("tick", || {
-        // The timer alone lets clients go, so that one round of the event loop has one batch, in order.
-        WAITING.with_borrow_mut(|waiting| {
-            if !waiting.by_turn.is_empty() {
-                waiting.line_time_now();
-                waiting.arm();
-            }
+        // As a rule the timer alone lets clients go, so that one round of the event loop has one batch, in order.
+        let overdue = WAITING.with_borrow_mut(|waiting| {
+            let now = waiting.line_time_now();
+            waiting.arm();
+            waiting.by_turn.first_key_value().is_some_and(|((at, _), _)| now.saturating_sub(*at) > OVERDUE_US)
         });
+        if overdue {
+            release_due();
+        }
     });
 }
 

@@ -1,5 +1,5 @@
-//! What each call leaves in the stream to replicas and the append-only file: native commands with absolute expiries, as few
-//! as possible, and nothing for a refusal, COST 0 or a look.
+//! What each call leaves in the stream to replicas and the append-only file: native commands with absolute expiries, as
+//! few as possible, and nothing for a refusal, COST 0 or a look.
 
 use crate::aof::Aof;
 use crate::client::Conn;

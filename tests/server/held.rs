@@ -1,6 +1,6 @@
-//! A wall clock that the test holds. The server preloads `heldclock.c`, which reads eight bytes of a mapped file; the test
-//! writes them. Expiry and the module then live at exactly that microsecond until the next write. A clock belongs to one
-//! test and may hold several servers at once.
+//! A wall clock that the test holds. The server preloads `heldclock.c`, which reads eight bytes of a mapped file; the
+//! test writes them. Expiry and the module then live at exactly that microsecond until the next write. A clock belongs
+//! to one test and may hold several servers at once.
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;

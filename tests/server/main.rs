@@ -1,8 +1,8 @@
 //! The module inside real servers: one binary, which never links the crate.
 //!
-//! Every test starts its own server on a unix socket in a temporary folder and kills it on drop. Three variables say what
-//! is under test: `RL_MODULE` (the module), `RL_MODULE_PANIC` (its build with the feature `inject-panic`) and `RL_SERVER`
-//! (the server's binary). What a server cannot do is skipped by name, in print, never in silence.
+//! Every test starts its own server on a unix socket in a temporary folder and kills it on drop. Three variables say
+//! what is under test: `RL_MODULE` (the module), `RL_MODULE_PANIC` (its build with the feature `inject-panic`) and
+//! `RL_SERVER` (the server's binary). What a server cannot do is skipped by name, in print, never in silence.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! Panics: with the build that panics on demand, at every way from the server into the module. The client gets an error,
-//! the key is let go, the server lives.
+//! Panics: with the build that panics on demand, at every way from the server into the module. The client gets an
+//! error, the key is let go, the server lives.
 
 use crate::client::{Conn, Reply};
 use crate::harness::{Server, Setup, panicking_module_path};
@@ -28,8 +28,8 @@ fn lives(server: &Server, conn: &mut Conn) {
     assert!(!log.contains("BUG REPORT"), "{log}");
 }
 
-/// In a command, before it has opened its key and while it holds it open: an error to the client, and the key is let go:
-/// whoever comes next can use it, and the module can even be unloaded.
+/// In a command, before it has opened its key and while it holds it open: an error to the client, and the key is let
+/// go: whoever comes next can use it, and the module can even be unloaded.
 #[test]
 fn in_a_command() {
     for entry in ["command", "key"] {
@@ -68,7 +68,8 @@ fn waiter_of(server: &Server) -> Reply {
     waiter.run("RL.QUEUE k 9 1 100ms 2s")
 }
 
-/// In the timer that releases a line: the callers are still answered, by the next timer or with an error, and nobody hangs.
+/// In the timer that releases a line: the callers are still answered, by the next timer or with an error, and nobody
+/// hangs.
 #[test]
 fn in_a_timer() {
     let server = Setup::new().panicking_at("timer").start();
@@ -95,7 +96,7 @@ fn in_freeing_a_waiter() {
     let mut conn = server.conn();
     let reply = waiter_of(&server).to_string();
     assert!(reply.starts_with("1 9 7 0 "), "{reply}");
-    crate::harness::wait_for("the panic", || server.log().contains("panic").then_some(()));
+    crate::harness::wait_for("the panic", || server.log().contains("internal error at the entry point").then_some(()));
     lives(&server, &mut conn);
 }
 
@@ -152,5 +153,5 @@ fn nowhere_unless_told() {
     let server = Setup::new().panicking_at("").start();
     let mut conn = server.conn();
     conn.expect("RL.FIXED k 5 1m -> 1 5 4 0 60000");
-    assert!(!server.log().contains("panic"), "{}", server.log());
+    assert!(!server.log().contains("internal error at the entry point"), "{}", server.log());
 }

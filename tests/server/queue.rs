@@ -1,5 +1,5 @@
-//! RL.QUEUE: who waits, who is refused, and who is told to wait because nothing may block. What happens to waiters is in
-//! queue_blocked.rs, the order and the punctuality of a long line in queue_line.rs.
+//! RL.QUEUE: who waits, who is refused, and who is told to wait because nothing may block. What happens to waiters is
+//! in queue_blocked.rs, the order and the punctuality of a long line in queue_line.rs.
 
 use crate::client::Conn;
 use crate::harness::{Server, Setup};
@@ -80,8 +80,8 @@ fn a_caller_waits_for_its_turn_while_others_are_served() {
     assert_eq!(waiters(&mut other), 0);
 }
 
-/// Where nothing may block the slot is booked and the delay stands in element 4, as with LEAKY SHAPE. The period is long:
-/// what passes meanwhile stays within the ranges.
+/// Where nothing may block the slot is booked and the delay stands in element 4, as with LEAKY SHAPE. The period is
+/// long: what passes meanwhile stays within the ranges.
 #[test]
 fn transactions_and_scripts_get_the_delay() {
     let server = Setup::new().start();
@@ -100,7 +100,8 @@ fn transactions_and_scripts_get_the_delay() {
     assert_eq!(waiters(&mut conn), 0);
 }
 
-/// So does a call by another module, which denies blocking unless it says otherwise; its effects are replicated with its own.
+/// So does a call by another module, which denies blocking unless it says otherwise; its effects are replicated with
+/// its own.
 #[test]
 fn another_modules_call_gets_the_delay() {
     let module = held::compile("denyblock", &[]);

@@ -124,8 +124,8 @@ fn pipelined_commands_wait_behind_the_caller() {
     assert_eq!(waiter.reply().to_string(), "after");
 }
 
-/// The wall clock stands still or steps back an hour while somebody waits: the timers of the server stall, and yet nobody
-/// is held for longer than its max-wait of real time.
+/// The wall clock stands still or steps back an hour while somebody waits: the timers of the server stall, and yet
+/// nobody is held for longer than its max-wait of real time.
 #[test]
 fn a_clock_that_steps_back_strands_nobody() {
     for (step_ms, name) in [(0, "stands still"), (-3_600_000, "steps back an hour")] {
@@ -153,8 +153,8 @@ fn a_clock_that_steps_back_strands_nobody() {
     }
 }
 
-/// The wall clock jumps forward past some turns: these callers are released, in order, and no other. Minutes lie between
-/// the turns, so that only the jump can have released anybody.
+/// The wall clock jumps forward past some turns: these callers are released, in order, and no other. Minutes lie
+/// between the turns, so that only the jump can have released anybody.
 #[test]
 fn a_clock_that_jumps_ahead_releases() {
     let Some(setup) = Setup::held("queue_blocked::a_clock_that_jumps_ahead_releases") else {

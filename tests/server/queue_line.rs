@@ -45,8 +45,8 @@ fn books(control: &mut Conn) -> Option<(i64, i64, i64)> {
     Some((ts, parse(whole) * denominator + parse(numerator), denominator))
 }
 
-/// Sends one caller into the line and reads its exact turn from the books: the instant at which everything before it has
-/// drained. Every line of this file has a period of one second.
+/// Sends one caller into the line and reads its exact turn from the books: the instant at which everything before it
+/// has drained. Every line of this file has a period of one second.
 fn enter(server: &Server, control: &mut Conn, (rate, line): (i64, &str)) -> Caller {
     let before = books(control);
     let mut stream = UnixStream::connect(server.socket()).unwrap();

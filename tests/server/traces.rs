@@ -1,5 +1,5 @@
-//! What a decision leaves besides the key: a broken WATCH, an invalidated client cache, one transaction. A refusal, COST 0
-//! and RL.PEEK leave nothing. And the same reply whoever asks: MULTI, a script, RESP2, RESP3.
+//! What a decision leaves besides the key: a broken WATCH, an invalidated client cache, one transaction. A refusal,
+//! COST 0 and RL.PEEK leave nothing. And the same reply whoever asks: MULTI, a script, RESP2, RESP3.
 
 use redis::Value;
 

@@ -1,5 +1,5 @@
-//! The words and bounds of the commands that the case files do not show: what is accepted, what is refused, and with which
-//! words.
+//! The words and bounds of the commands that the case files do not show: what is accepted, what is refused, and with
+//! which words.
 
 use crate::client::{Conn, Reply};
 use crate::harness::{Setup, wait_for};

@@ -52,22 +52,25 @@ pub fn missing() -> Option<&'static str> {
         };
     }
     required! {
-        RedisModule_Alloc RedisModule_CreateCommand RedisModule_SetModuleOptions RedisModule_GetCommand RedisModule_SetCommandInfo
-        RedisModule_OpenKey RedisModule_CloseKey RedisModule_KeyType RedisModule_ValueLength RedisModule_StringDMA
-        RedisModule_StringTruncate RedisModule_GetAbsExpire RedisModule_SetAbsExpire RedisModule_UnlinkKey RedisModule_HashGet
-        RedisModule_HashSet RedisModule_ScanKey RedisModule_ScanCursorCreate RedisModule_ScanCursorDestroy
-        RedisModule_ZsetAdd RedisModule_ZsetRem RedisModule_ZsetScore RedisModule_ZsetFirstInScoreRange
+        RedisModule_Alloc RedisModule_CreateCommand RedisModule_SetModuleOptions RedisModule_GetCommand
+        RedisModule_SetCommandInfo RedisModule_OpenKey RedisModule_CloseKey RedisModule_KeyType
+        RedisModule_ValueLength RedisModule_StringDMA RedisModule_StringTruncate RedisModule_GetAbsExpire
+        RedisModule_SetAbsExpire RedisModule_UnlinkKey RedisModule_HashGet RedisModule_HashSet
+        RedisModule_ScanKey RedisModule_ScanCursorCreate RedisModule_ScanCursorDestroy RedisModule_ZsetAdd
+        RedisModule_ZsetRem RedisModule_ZsetScore RedisModule_ZsetFirstInScoreRange
         RedisModule_ZsetLastInScoreRange RedisModule_ZsetRangeCurrentElement RedisModule_ZsetRangeNext
-        RedisModule_ZsetRangePrev RedisModule_ZsetRangeEndReached RedisModule_ZsetRangeStop RedisModule_CreateString
-        RedisModule_FreeString RedisModule_HoldString RedisModule_StringPtrLen RedisModule_Replicate RedisModule_Call
-        RedisModule_FreeCallReply RedisModule_CallReplyType RedisModule_CallReplyInteger RedisModule_CallReplyArrayElement
-        RedisModule_CallReplyStringPtr RedisModule_NotifyKeyspaceEvent RedisModule_WrongArity
-        RedisModule_ReplyWithError RedisModule_ReplyWithArray RedisModule_ReplyWithLongLong RedisModule_ReplyWithStringBuffer
+        RedisModule_ZsetRangePrev RedisModule_ZsetRangeEndReached RedisModule_ZsetRangeStop
+        RedisModule_CreateString RedisModule_FreeString RedisModule_HoldString RedisModule_StringPtrLen
+        RedisModule_Replicate RedisModule_Call RedisModule_FreeCallReply RedisModule_CallReplyType
+        RedisModule_CallReplyInteger RedisModule_CallReplyArrayElement RedisModule_CallReplyStringPtr
+        RedisModule_NotifyKeyspaceEvent RedisModule_WrongArity RedisModule_ReplyWithError
+        RedisModule_ReplyWithArray RedisModule_ReplyWithLongLong RedisModule_ReplyWithStringBuffer
         RedisModule_ReplyWithNull RedisModule_GetContextFlags RedisModule_GetSelectedDb RedisModule_Log
-        RedisModule_RegisterNumericConfig RedisModule_LoadConfigs RedisModule_RegisterInfoFunc RedisModule_InfoAddSection
-        RedisModule_InfoAddFieldULongLong RedisModule_InfoAddFieldCString RedisModule_GetRandomHexChars RedisModule_BlockClient
-        RedisModule_UnblockClient RedisModule_SetDisconnectCallback RedisModule_GetBlockedClientPrivateData
-        RedisModule_EventLoopAdd RedisModule_EventLoopDel RedisModule_SubscribeToServerEvent
+        RedisModule_RegisterNumericConfig RedisModule_LoadConfigs RedisModule_RegisterInfoFunc
+        RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong RedisModule_InfoAddFieldCString
+        RedisModule_GetRandomHexChars RedisModule_BlockClient RedisModule_UnblockClient
+        RedisModule_SetDisconnectCallback RedisModule_GetBlockedClientPrivateData RedisModule_EventLoopAdd
+        RedisModule_EventLoopDel RedisModule_SubscribeToServerEvent
     }
     None
 }
