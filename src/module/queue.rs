@@ -55,6 +55,9 @@ impl Line {
 /// A turn that has passed for so long is not left to the timer any more.
 const OVERDUE_US: i64 = 200_000;
 
+/// What counts as a step of the wall clock: less is the two clocks' own unrest.
+const STEP_US: i64 = 1_000;
+
 /// When a waiter may go, and its number among those of the same instant.
 type Turn = (i64, u64);
 
@@ -71,7 +74,7 @@ struct Waiting {
     by_client: BTreeMap<Blocked, Turn>,
     per_line: HashMap<Line, u64>,
     booked: u64,
-    /// How far the wall clock has been ahead of the monotonic one, at most, while somebody waited.
+    /// How far the wall clock is ahead of the monotonic one, steps back while somebody waits left out.
     ahead_us: i64,
     timer: Option<c_int>,
 }
@@ -94,7 +97,9 @@ impl Waiting {
         let wall = clock::wall_us();
         let real = clock::monotonic_us();
         let ahead = wall.saturating_sub(real);
-        self.ahead_us = if self.by_turn.is_empty() { ahead } else { self.ahead_us.max(ahead) };
+        if self.by_turn.is_empty() || ahead > self.ahead_us.saturating_add(STEP_US) {
+            self.ahead_us = ahead;
+        }
         let passed = wall.saturating_sub(instant.get());
         real.saturating_add(self.ahead_us).saturating_sub(passed)
     }
