@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds redis-cell's module, to compare with it. Nothing of it goes into this project.
 #
-#   scripts/cell.sh [FOLDER]         the release on crates.io (0.2.2, which replicates nothing)
+#   scripts/cell.sh [FOLDER]         the published release (0.2.2, which replicates nothing)
 #   CELL_SOURCE=DIR scripts/cell.sh  a checkout of a later version (0.5.0 replicates its requests)
 #
 # Prints the path of the module. FOLDER is ${XDG_CACHE_HOME:-$HOME/.cache}/redis-limiters/cell by default.
