@@ -2,8 +2,9 @@
 # Runs the integration tests on every server of the cache: scripts/test-servers.sh [name...] [-- argument...]
 #
 # Without names: all that servers.sh knows. Arguments go to the tests. SKIP=name,name leaves servers out; one that
-# cannot be had and is not named there makes the run fail, and so does a run in which no test ran. RL_MODULE and
-# RL_MODULE_PANIC name the modules, as in `make test`. The output of each run is kept in target/test-servers/.
+# cannot be had and is not named there makes the run fail, and so does a run in which no test ran. SUITES names the
+# test binaries, those that need a server by default. RL_MODULE and RL_MODULE_PANIC name the modules, as in `make test`.
+# The output of each run is kept in target/test-servers/.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,6 +13,8 @@ cd "$here/.."
 logs=${CARGO_TARGET_DIR:-target}/test-servers
 # Longer than this means that a test hangs.
 limit=${TEST_SERVERS_LIMIT:-20m}
+read -ra suites <<<"${SUITES:-server faults cluster}"
+suites=("${suites[@]/#/--test=}")
 
 names=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
@@ -46,7 +49,7 @@ counted() { sed -nE "s/^test result: .* ([0-9]+) $2;.*/\1/p" "$1" | awk '{ sum +
 mkdir -p "$logs"
 failed=0
 "$here/servers.sh" "${names[@]}" || failed=1
-cargo test --locked --test server --no-run
+cargo test --locked "${suites[@]}" --no-run
 
 versions=() passed=() failures=() ignored=() results=()
 for name in "${names[@]}"; do
@@ -60,7 +63,7 @@ for name in "${names[@]}"; do
         version=$(reported_version "$cache/$name")
         printf '\n== %s: %s\n' "$name" "$version"
         RL_SERVER=$cache/$name/redis-server timeout --kill-after=10s "$limit" \
-            cargo test --locked --test server -- "$@" </dev/null 2>&1 | tee "$log" || result=FAILED
+            cargo test --locked --no-fail-fast "${suites[@]}" -- "$@" </dev/null 2>&1 | tee "$log" || result=FAILED
         counts=("$(counted "$log" passed)" "$(counted "$log" failed)" "$(counted "$log" ignored)")
         [ "${counts[0]}" -gt 0 ] || result="NO TEST RAN"
     fi
