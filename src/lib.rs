@@ -19,5 +19,7 @@
 
 pub mod commands;
 pub mod engine;
+#[cfg(test)]
+mod laws;
 mod module;
 pub mod storage;
