@@ -28,7 +28,7 @@ RL_SERVER ?= $(default_server)
 export PORT SERVER SKIP RL_MODULE RL_MODULE_PANIC RL_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help run build modules default-server test servers test-servers lint bench bench-server clean
+.PHONY: help run build modules default-server test faults servers test-servers lint bench bench-server clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,13 @@ endif
 test: modules default-server ## run every test, against Redis 7.0 or RL_SERVER=
 	@scripts/need.sh python
 	cargo test --locked --no-fail-fast $(ARGS)
+ifeq ($(ARGS),)
+	python3 functions/test_rl.py
+endif
+
+faults: ## plant mistakes in a copy of the engine and show that the laws catch each
+	@scripts/need.sh build python
+	python3 scripts/planted_faults.py
 
 servers: ## fetch and build the servers of test-servers into the cache; SERVERS= picks, SKIP= leaves out
 	@scripts/servers.sh $(subst $(comma),$(space),$(SERVERS))
