@@ -108,7 +108,7 @@ impl Buckets {
             }
         }
         let change = FieldChange {
-            set: live.iter().filter(|field| !stored.fields.contains(field)).copied().collect(),
+            set: live.iter().filter(|field| !stands(&stored.fields, field)).copied().collect(),
             delete: ends_without(&stored.fields, live),
         };
         Write::Put(Change::SubWindows(change), self.expiry_for(stored, live, now))
@@ -226,6 +226,12 @@ fn book(live: &mut Vec<SubWindow>, end: Millis, units: u64) {
         }
         Err(place) => live.insert(place, SubWindow { end, units }),
     }
+}
+
+/// Whether a field stands among `stored`, which is in order, with the same units.
+fn stands(stored: &[SubWindow], field: &SubWindow) -> bool {
+    let found = stored.binary_search_by_key(&field.end, |other| other.end);
+    found.ok().and_then(|place| stored.get(place)) == Some(field)
 }
 
 /// The ends among `stored` that `live` does not have; both are in order.

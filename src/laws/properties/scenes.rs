@@ -1,7 +1,7 @@
 //! Scenes: a limiter with its numbers, what happened to its key, and the next call.
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed, TestCaseResult, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseResult, TestRunner};
 
 use crate::laws::calls::Family;
 use crate::laws::clock::BEGIN_US;
@@ -22,6 +22,7 @@ pub fn law<S: Strategy>(cases: u32, strategy: S, test: impl Fn(S::Value) -> Test
     let config = Config {
         cases,
         rng_seed: RngSeed::Fixed(seed()),
+        rng_algorithm: RngAlgorithm::XorShift,
         failure_persistence: None,
         max_global_rejects: cases * 20,
         ..Config::default()
