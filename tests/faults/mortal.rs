@@ -135,10 +135,6 @@ impl Mortal {
         Pipe::open(&self.socket())
     }
 
-    pub fn pipe3(&self) -> Pipe {
-        Pipe::open3(&self.socket())
-    }
-
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.as_ref().expect("it runs").id()).unwrap()
     }

@@ -34,11 +34,6 @@ impl Snapshot {
         Self(held)
     }
 
-    /// How many keys end after that instant.
-    pub fn living(&self, at_ms: i64) -> usize {
-        self.0.values().filter(|held| lives(held, at_ms)).count()
-    }
-
     /// Compares all keys that end after `at_ms`, an instant after both were taken; gives back how many those are.
     #[track_caller]
     pub fn assert_same(&self, other: &Self, at_ms: i64, who: &str) -> usize {

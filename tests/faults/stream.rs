@@ -264,7 +264,7 @@ fn what_changes_nothing_sends_nothing() {
         pipe.good(fill);
     }
     reader.lines(&mut pipe);
-    let mut offset = |pipe: &mut Pipe| pipe.info_number("replication", "master_repl_offset");
+    let offset = |pipe: &mut Pipe| pipe.info_number("replication", "master_repl_offset");
     let start = offset(&mut pipe);
     assert!(start > 0, "somebody listens");
     let whole = ["RL.ALL", "fresh", "FIXED 5 1h", "f", "FIXED 2 1h"];
