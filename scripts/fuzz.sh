@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Runs the fuzz targets of fuzz/, each for FUZZ_SECONDS (20): scripts/fuzz.sh [target...]
+# FUZZ_SEED makes a run start as the last one with the same number did; without it every run is another.
 #
 # The stable toolchain is enough: coverage is asked of LLVM itself, and code without unsafe needs no sanitizer. Inputs that
 # found something new are kept in fuzz/target/corpus/ for the next run, beside the seeds of fuzz/seeds/. A finding stops
@@ -29,7 +30,7 @@ for target in "${targets[@]}"; do
     mkdir -p "$corpus"
     folders=("$corpus")
     [ ! -d "seeds/$target" ] || folders+=("seeds/$target")
-    options=(-max_total_time="$seconds" -max_len=2048 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
+    options=(-seed="${FUZZ_SEED:-0}" -max_total_time="$seconds" -max_len=2048 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
         -artifact_prefix="target/artifacts/$target-")
     [ ! -f "$target.dict" ] || options+=(-dict="$target.dict")
     if "$built/$triple/release/$target" "${options[@]}" "${folders[@]}" >"$log" 2>&1; then

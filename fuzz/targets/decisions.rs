@@ -196,7 +196,9 @@ fn call(key: &mut Key, rule: &Rule<'_>, verb: Verb, now: Micros, history: &mut H
     key.apply(rule, &write, now);
 
     let seen = matches!(&loaded, Loaded::Sliding(_, log) if log.seen);
-    let shut = matches!(rule.limiter, Limiter::Fixed(_)) && before.units().is_some_and(|used| used >= SHUT);
+    // In the millisecond of its end a shut key is still there, and open.
+    let ended = before.expiry().is_some_and(|end| end <= now.floor_ms());
+    let shut = matches!(rule.limiter, Limiter::Fixed(_)) && before.units().is_some_and(|used| used >= SHUT) && !ended;
     assert_numbers(&decision, rule);
     if rule.ask.cost == 0 {
         assert_eq!((&write, &*key), (&Write::Keep, &before), "COST 0 writes nothing");
