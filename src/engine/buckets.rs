@@ -14,6 +14,9 @@ use super::{Ask, Change, Decision, Verdict, Write, moved_expiry};
 /// Fields beyond which the two oldest merge.
 pub const MOST_FIELDS: usize = 720;
 
+/// The most units of one field: sixteen digits.
+pub const MOST_UNITS: u64 = 9_999_999_999_999_999;
+
 /// A bucketed window's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buckets {
@@ -104,7 +107,7 @@ impl Buckets {
         while live.len() > MOST_FIELDS {
             let oldest = live.remove(0);
             if let Some(next) = live.first_mut() {
-                next.units = next.units.saturating_add(oldest.units);
+                next.units = next.units.saturating_add(oldest.units).min(MOST_UNITS);
             }
         }
         let change = FieldChange {
@@ -221,10 +224,10 @@ fn book(live: &mut Vec<SubWindow>, end: Millis, units: u64) {
     match live.binary_search_by_key(&end, |field| field.end) {
         Ok(found) => {
             if let Some(field) = live.get_mut(found) {
-                field.units = field.units.saturating_add(units);
+                field.units = field.units.saturating_add(units).min(MOST_UNITS);
             }
         }
-        Err(place) => live.insert(place, SubWindow { end, units }),
+        Err(place) => live.insert(place, SubWindow { end, units: units.min(MOST_UNITS) }),
     }
 }
 
@@ -264,6 +267,15 @@ mod tests {
         assert_eq!(change.delete, [Millis::new(T0)]);
         assert!(change.set.contains(&SubWindow { end: Millis::new(T0 + 1), units: 4 }));
         assert_eq!(change.set.len(), 2);
+    }
+
+    #[test]
+    fn a_sum_never_has_more_digits_than_can_be_read_again() {
+        let future = |after| SubWindow { end: Millis::new(T0 + after), units: MOST_UNITS };
+        let stored = SubWindows { fields: vec![future(5_000_000), future(5_000_001)], expiry: None };
+        let write = rule().mend(&stored, Micros::from_clock(T0 * 1_000));
+        let Write::Put(Change::SubWindows(change), _) = write else { panic!("{write:?}") };
+        assert_eq!(change.set.iter().map(|field| field.units).collect::<Vec<_>>(), [MOST_UNITS]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use super::api::command::{self, Handler};
 use super::api::setup;
-use super::api::{Call, Context, ServerString, log, missing, text};
+use super::api::{Call, Context, ServerString, acl_names_command, log, missing, text};
 use super::info::COUNTERS;
 use super::run::{self, Outcome};
 use super::{clock, config, guard, info, leases, queue};
@@ -142,10 +142,16 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 /// # Safety
 /// Called by the server with its own arguments.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn RedisModule_OnUnload(_context: *mut Context) -> c_int {
+pub unsafe extern "C" fn RedisModule_OnUnload(context: *mut Context) -> c_int {
     guard::run("unload", || {
+        if acl_names_command(context, "rl.") {
+            let reason = "not unloaded: rules of an ACL user name rl.* commands, take them out first or use +@rl";
+            log(context, c"warning", reason);
+            return REFUSED;
+        }
         queue::stop();
         text::free_constants();
-    });
-    OK
+        OK
+    })
+    .unwrap_or(OK)
 }

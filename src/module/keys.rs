@@ -388,35 +388,38 @@ fn add_units(key: &Key<'_>, rule: &Sliding<'_>, units: u64, now: Micros, trace: 
     trace.replicate_scores(key, &score, &added);
 }
 
-/// Adds a unit whose member is the first number from `next` on that is free, and moves `next` behind it.
+/// Adds a unit whose member is the next free number from `next` on, and moves `next` behind it.
 ///
-/// Units of one instant carry consecutive numbers, so a taken number leads to the highest one of the newest entries and
-/// on from there, instead of past every unit of a burst.
+/// Units of one instant carry consecutive numbers, so the end of such a run is looked for in leaps of doubling length
+/// and then by halves, instead of past every unit of a burst.
 fn add_numbered(key: &Key<'_>, now: Micros, next: &mut i64) -> Owned {
-    let mut leapt = false;
-    loop {
-        let member = Owned::signed(*next);
-        let added = key.add_new(now, member.word());
-        let highest = if added || leapt { None } else { highest_number(key) };
-        leapt = true;
-        *next = highest.filter(|highest| highest > next).unwrap_or(*next).saturating_add(1);
-        if added {
-            return member;
-        }
-    }
+    let first = Owned::signed(*next);
+    let member = if key.add_new(now, first.word()) { first } else { add_behind_run(key, now, next) };
+    *next = next.saturating_add(1);
+    member
 }
 
-/// The number of the highest entry that is not of a request id, among the highest few.
-fn highest_number(key: &Key<'_>) -> Option<i64> {
-    let mut range = key.range(Edge::Open, Edge::Open, From::Highest);
-    for _ in 0..=WALK * 4 {
-        let (member, _) = range.current()?;
-        if let Some(number) = record::read_micros(member.bytes()) {
-            return Some(number.get());
-        }
-        range.step();
+/// Adds a unit behind the run of numbers that `taken` begins, and says in `taken` where.
+fn add_behind_run(key: &Key<'_>, now: Micros, taken: &mut i64) -> Owned {
+    let is_taken = |number: i64| key.score(Owned::signed(number).word()).is_some();
+    let mut leap = 1;
+    while is_taken(taken.saturating_add(leap)) {
+        *taken = taken.saturating_add(leap);
+        leap *= 2;
     }
-    None
+    let mut free = taken.saturating_add(leap);
+    while free - *taken > 1 {
+        let middle = *taken + (free - *taken) / 2;
+        if is_taken(middle) {
+            *taken = middle;
+        } else {
+            free = middle;
+        }
+    }
+    *taken = free;
+    let member = Owned::signed(free);
+    key.add_new(now, member.word());
+    member
 }
 
 /// Trims entries at or below `cutoff`, the lowest first, and gives back how many it found.

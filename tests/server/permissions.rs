@@ -109,3 +109,19 @@ fn a_full_memory_refuses_admissions_and_takes_back() {
     conn.good("CONFIG SET maxmemory 0");
     conn.expect("RL.FIXED f 5 1m -> 1 5 3 0 *");
 }
+
+/// Servers that work out their users' rules anew at an unload do not survive a rule that names a command which is gone:
+/// the module stays until such rules are taken out.
+#[test]
+fn a_rule_that_names_a_command_keeps_the_module_loaded() {
+    let server = Setup::new().start();
+    let mut conn = server.conn();
+    for rule in ["-@all +rl.token +config", "+@all -rl.token"] {
+        conn.expect(&format!("ACL SETUSER web on >x ~* {rule} -> OK"));
+        assert!(conn.error("MODULE UNLOAD rl").starts_with("ERR"), "{rule}");
+        conn.expect("RL.FIXED k 5 1h COST 0 -> 1 5 5 0 0");
+    }
+    conn.expect("ACL DELUSER web -> 1");
+    conn.expect("MODULE UNLOAD rl -> OK");
+    conn.expect("PING -> PONG");
+}

@@ -321,3 +321,28 @@ fn nothing_stays_behind() {
     );
     wait_for("every key to end by itself", || is_empty(&mut conn).then_some(()));
 }
+
+/// Units of one instant carry consecutive numbers, also behind a crowd of request ids and beside an entry whose number
+/// lies in the future.
+#[test]
+fn units_of_one_instant_carry_consecutive_numbers() {
+    let Some(setup) = Setup::held("units_of_one_instant_carry_consecutive_numbers") else { return };
+    let server = setup.start();
+    let mut conn = server.conn();
+    for _ in 0..4 {
+        conn.good("RL.SLIDING k 9999 1h COST 250");
+    }
+    for id in 0..300 {
+        conn.good(&format!("RL.SLIDING k 9999 1h ID {id}"));
+    }
+    conn.good("RL.SLIDING k 9999 1h COST 2");
+    conn.expect("ZCARD k -> 1302");
+    conn.expect("ZSCORE k 1767225600000999 -> 1767225600000000");
+    conn.expect("ZSCORE k 1767225600001001 -> 1767225600000000");
+    conn.expect("ZSCORE k 1767225600001002 -> nil");
+    conn.good("ZADD ahead 1767232800000000 1767232800000000");
+    for _ in 0..3 {
+        conn.good("RL.SLIDING ahead 9 1h");
+    }
+    conn.expect("ZRANGE ahead 0 -1 -> 1767225600000000 1767225600000001 1767225600000002 1767232800000000");
+}

@@ -210,9 +210,7 @@ impl<'c> Call<'c> {
     }
 
     fn ask(&self, command: &CStr, words: &[Word<'_>]) -> Option<CallReply> {
-        let vector = words.as_ptr().cast::<*mut ServerString>();
-        let reply = api!(RedisModule_Call(self.context, command.as_ptr(), c"v".as_ptr(), vector, words.len()));
-        (!reply.is_null()).then(|| CallReply(reply))
+        ask(self.context, command, words)
     }
 
     /// Whether a client of this call must not be blocked.
@@ -227,6 +225,29 @@ impl<'c> Call<'c> {
     pub fn database(&self) -> c_int {
         api!(RedisModule_GetSelectedDb(self.context))
     }
+}
+
+/// Calls a command of the server.
+fn ask(context: *mut Context, command: &CStr, words: &[Word<'_>]) -> Option<CallReply> {
+    let vector = words.as_ptr().cast::<*mut ServerString>();
+    let reply = api!(RedisModule_Call(context, command.as_ptr(), c"v".as_ptr(), vector, words.len()));
+    (!reply.is_null()).then(|| CallReply(reply))
+}
+
+/// Whether the rules of an ACL user name a command that begins so.
+///
+/// Some servers die of an unload then: they work the users' rules out anew and no longer know the command.
+#[must_use]
+pub fn acl_names_command(context: *mut Context, prefix: &str) -> bool {
+    let Some(users) = ask(context, c"ACL", &[Owned::new(b"LIST").word()]) else { return false };
+    let (allowed, denied) = (format!("+{prefix}"), format!("-{prefix}"));
+    (0..).map_while(|index| users.bytes_at(index)).any(|rules| {
+        rules.split(|byte| *byte == b' ' || *byte == b'(').any(|rule| {
+            let begins =
+                |with: &str| rule.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()));
+            begins(&allowed) || begins(&denied)
+        })
+    })
 }
 
 /// A reply of a command that was called.
