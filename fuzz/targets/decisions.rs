@@ -217,7 +217,7 @@ fn call(key: &mut Key, rule: &Rule<'_>, verb: Verb, now: Micros, history: &mut H
             let granted = if rule.ask.partial { granted } else { rule.ask.cost };
             assert!(granted >= 1 && granted <= rule.ask.cost);
             assert_eq!(decision.remaining + granted, standing.remaining, "{rule:?}");
-            assert_restored_by_a_refund(key, rule, granted, standing.remaining, now, history);
+            assert_restored_by_a_refund(key, rule, granted, &standing, now, history);
             let end = now.floor_ms().plus_ceil(decision.reset);
             history.admitted.push((now, granted, end));
             if history.plain() && !history.adjusted {
@@ -235,7 +235,7 @@ fn call(key: &mut Key, rule: &Rule<'_>, verb: Verb, now: Micros, history: &mut H
             }
             // A log with more entries in the future than one call mends promises nothing.
             if !matches!(&loaded, Loaded::Sliding(_, log) if log.future > rule.ask.cost + 250) {
-                assert_promise(key, rule, &decision, now);
+                assert_promise(key, rule, &decision, wait, now);
             }
         }
         Verdict::Never => {
@@ -337,7 +337,7 @@ fn assert_restored_by_a_refund(
     key: &Key,
     rule: &Rule<'_>,
     granted: u64,
-    remaining: u64,
+    standing: &Decision,
     now: Micros,
     history: &History,
 ) {
@@ -349,16 +349,21 @@ fn assert_restored_by_a_refund(
     let refund = Rule { ask: Ask { cost: if with_id { 1 } else { granted }, partial: false }, ..*rule };
     let (decision, write) = answer(Verb::Refund, &key.load(&refund, Verb::Refund, now), refund.ask, now);
     assert_eq!(decision.verdict, Verdict::Returned { units: granted }, "{rule:?}");
-    assert_eq!(decision.remaining, remaining, "{rule:?}");
+    assert_eq!(decision.remaining, standing.remaining, "{rule:?}");
+    if history.plain() {
+        // Else the newest units may be others than those that were taken.
+        assert_eq!(decision.reset, standing.reset, "{rule:?}");
+    }
     let mut restored = key.clone();
     restored.apply(&refund, &write, now);
 }
 
-/// A refused call repeated after exactly the stated wait is admitted, and one millisecond earlier is not.
-fn assert_promise(key: &Key, rule: &Rule<'_>, decision: &Decision, now: Micros) {
+/// A refused call repeated after exactly the stated wait is admitted, and one millisecond earlier is not; nor, where the wait
+/// is exact to the microsecond, is it one microsecond earlier.
+fn assert_promise(key: &Key, rule: &Rule<'_>, decision: &Decision, wait: Span, now: Micros) {
     let wait_ms = reply::wait_ms(decision.verdict);
-    let at = |ms: i64| {
-        let later = now.plus(Span::from_ms(ms));
+    let admitted_after = |span: Span| {
+        let later = now.plus(span);
         let mut key = key.clone();
         key.expire(later);
         let (decision, _) = answer(Verb::Decide, &key.load(rule, Verb::Decide, later), rule.ask, later);
@@ -368,8 +373,15 @@ fn assert_promise(key: &Key, rule: &Rule<'_>, decision: &Decision, now: Micros) 
     if wait_ms == LONGEST_MS || now.plus(Span::from_ms(wait_ms)) >= Micros::from_clock(i64::MAX) {
         return;
     }
-    assert!(at(wait_ms), "admitted after {wait_ms} ms: {rule:?} {decision:?} {key:?}");
-    assert!(wait_ms == 1 || !at(wait_ms - 1), "admitted one millisecond early: {rule:?} {decision:?} {key:?}");
+    let shown = || format!("wait of {wait_ms} ms: {rule:?} {decision:?} {key:?}");
+    assert!(admitted_after(Span::from_ms(wait_ms)), "not admitted after the {}", shown());
+    if wait_ms > 1 {
+        assert!(!admitted_after(Span::from_ms(wait_ms - 1)), "admitted a millisecond before the {}", shown());
+    }
+    if !matches!(rule.limiter, Limiter::Fixed(_) | Limiter::Buckets(_)) {
+        assert!(admitted_after(wait), "not admitted after the exact {}", shown());
+        assert!(!admitted_after(wait.minus(Span::from_us(1))), "admitted a microsecond before the {}", shown());
+    }
 }
 
 /// The longest that a call can be told to wait, if there is such a time.

@@ -97,6 +97,15 @@ fn members<'c>(ids: impl Iterator<Item = &'c [u8]>) -> impl Iterator<Item = Owne
     ids.map(|id| Owned::new(record::lease_member(id).as_bytes()))
 }
 
+/// Gives a key that was written an expiry that outlives its last lease, if it has not got one.
+fn outlive(key: &Key<'_>, slack: Span, now: Micros, trace: &mut Trace) {
+    let last = key.range(Edge::Open, Edge::Open, From::Highest).current();
+    let last = last.and_then(|(_, score)| instant_of(score)).unwrap_or(now);
+    if let Some(at) = moved_expiry(key.expiry(), now, last.since(now), || slack) {
+        keys::move_expiry(key, at, trace);
+    }
+}
+
 /// RL.RENEW.
 pub fn renew(call: Call<'_>) -> Outcome {
     let span = lease::renewal(&mut call.words(2))?;
@@ -115,11 +124,7 @@ pub fn renew(call: Call<'_>) -> Outcome {
         trace.replicate_scores(&key, &Owned::signed(end.get()), &running);
         if renewed > 0 {
             keys::trim(&key, now.get(), TRIM, &mut trace);
-            let last = key.range(Edge::Open, Edge::Open, From::Highest).current();
-            let last = last.and_then(|(_, score)| instant_of(score)).unwrap_or(end);
-            if let Some(at) = moved_expiry(key.expiry(), now, last.since(now), || span) {
-                keys::move_expiry(&key, at, &mut trace);
-            }
+            outlive(&key, span, now, &mut trace);
         }
     }
     trace.tell(call, name);
@@ -146,6 +151,7 @@ pub fn release(call: Call<'_>) -> Outcome {
             }
             trace.replicate_members(&key, Effect::ZRem, &running);
             keys::trim(&key, now.get(), TRIM, &mut trace);
+            outlive(&key, Span::ZERO, now, &mut trace);
         }
     }
     trace.tell(call, name);

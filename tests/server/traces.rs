@@ -136,7 +136,8 @@ fn a_transaction_answers_as_single_calls_do() {
     let replies = conn.good("EXEC");
     let shown: Vec<_> = replies.list().iter().map(ToString::to_string).collect();
     assert_eq!(shown[0], "1 2 1 0 3600000");
-    assert!(shown[1].starts_with("0 2 1 36"), "{shown:?}");
+    // On 7.0 the clock goes on within a transaction, and a millisecond may have passed.
+    assert!(["0 2 1 36", "0 2 1 35"].iter().any(|start| shown[1].starts_with(start)), "{shown:?}");
     assert_eq!(shown[2], "1 5 3 0 7200000");
     assert!(shown[3].starts_with("1 2 0 0 "), "{shown:?}");
     assert!(shown[4].starts_with("1 0 [[1 2 1 0 3600000] [1 3 2 0 3600000]]"), "{shown:?}");

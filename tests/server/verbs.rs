@@ -346,3 +346,17 @@ fn units_of_one_instant_carry_consecutive_numbers() {
     }
     conn.expect("ZRANGE ahead 0 -1 -> 1767225600000000 1767225600000001 1767225600000002 1767232800000000");
 }
+
+/// A key that is written has an expiry again, whatever an operator took away.
+#[test]
+fn what_is_left_of_leases_has_an_expiry() {
+    let server = Setup::new().start();
+    let mut conn = server.conn();
+    for write in ["RL.RELEASE k a", "RL.RENEW k 1h b", "RL.ACQUIRE k 9 1h ID c"] {
+        conn.good("RL.ACQUIRE k 9 1h ID a");
+        conn.good("RL.ACQUIRE k 9 1h ID b");
+        conn.expect("PERSIST k -> 1");
+        conn.good(write);
+        conn.expect("PTTL k -> 3500000..7200001");
+    }
+}
