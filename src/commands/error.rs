@@ -28,6 +28,12 @@ impl Fault {
         Self(format!("ERR {name} is missing: {accepted}"))
     }
 
+    /// The same mistake, and a hint.
+    #[must_use]
+    pub fn with_hint(self, hint: &str) -> Self {
+        Self(format!("{}; {hint}", self.0))
+    }
+
     /// The text of the error reply.
     #[must_use]
     pub fn text(&self) -> &str {

@@ -153,14 +153,21 @@ pub fn duration(name: &str, word: Option<&[u8]>) -> Result<Span, Fault> {
 /// Anything else.
 pub fn longest_wait(word: Option<&[u8]>) -> Result<Span, Fault> {
     const NAME: &str = "max-wait";
-    if matches!(word, Some(b"0ms" | b"0s" | b"0m" | b"0h")) {
-        return Ok(Span::ZERO);
+    const ACCEPTED: &str = "0s or a duration of at most 1h, such as 500ms or 30s";
+    let Some(word) = word else {
+        return Err(Fault::missing(NAME, ACCEPTED));
+    };
+    match word {
+        b"0ms" | b"0s" | b"0m" | b"0h" => return Ok(Span::ZERO),
+        b"0" => return Err(Fault::new("max-wait '0' has no unit: say 0s")),
+        _ => {}
     }
-    let span = duration(NAME, word)?;
-    if span > Span::from_ms(LONGEST_QUEUE_MS) {
-        return Err(Fault::word(NAME, word.unwrap_or_default(), "at most 1h"));
+    let longest = Span::from_ms(LONGEST_QUEUE_MS);
+    match duration(NAME, Some(word)) {
+        Ok(span) if span <= longest => Ok(span),
+        Err(fault) if digits(word).is_some() => Err(fault),
+        _ => Err(Fault::word(NAME, word, ACCEPTED)),
     }
-    Ok(span)
 }
 
 /// Reads an offset from UTC: `+hh:mm` or `-hh:mm`.
@@ -435,8 +442,12 @@ mod tests {
     #[test]
     fn zero_is_a_time_to_queue_and_two_hours_are_not() {
         assert_eq!(longest_wait(Some(b"0s")), Ok(Span::ZERO));
-        assert!(longest_wait(Some(b"0")).is_err());
-        assert!(longest_wait(Some(b"61m")).is_err());
+        assert_eq!(text(&longest_wait(Some(b"0")).unwrap_err()), "ERR max-wait '0' has no unit: say 0s");
+        assert_eq!(text(&longest_wait(Some(b"60")).unwrap_err()), "ERR max-wait '60' has no unit: say 60ms, 60s or 1m");
+        for word in ["61m", "2h", "1y", "x"] {
+            let expected = format!("ERR max-wait '{word}' is not 0s or a duration of at most 1h, such as 500ms or 30s");
+            assert_eq!(text(&longest_wait(Some(word.as_bytes())).unwrap_err()), expected);
+        }
         assert_eq!(longest_wait(Some(b"1h")), Ok(Span::from_ms(3_600_000)));
     }
 }

@@ -46,6 +46,9 @@ pub fn peek<'a>(settings: Settings, words: &mut impl Iterator<Item = &'a [u8]>) 
     limit::named_rule(Form::Peek, settings, &mut words).map(Look::Rule)
 }
 
+/// What to tell those who forgot the quotes.
+const ONE_ARGUMENT: &str = "in RL.ALL a rule is one argument, such as \"FIXED 5 1m\"";
+
 /// Reads the rules of RL.ALL and judges the keys, before any of them is opened.
 ///
 /// # Errors
@@ -67,7 +70,10 @@ pub fn whole<'a>(
     let mut arguments = arguments;
     while let (Some(key), Some(argument)) = (arguments.next(), arguments.next()) {
         keys.push(key);
-        rules.push(limit::named_rule(Form::Whole, settings, &mut words(argument))?);
+        let rule = limit::named_rule(Form::Whole, settings, &mut words(argument));
+        // Whoever forgets the quotes has the rule's name alone in the argument.
+        let alone = words(argument).count() == 1;
+        rules.push(rule.map_err(|fault| if alone { fault.with_hint(ONE_ARGUMENT) } else { fault })?);
     }
     keys.sort_unstable();
     if let Some(twice) = keys.iter().zip(keys.iter().skip(1)).find(|(one, next)| one == next) {
@@ -103,6 +109,12 @@ mod tests {
         assert_eq!(
             all(&["a", "FIXED 1 1s", "b"]),
             Err("ERR the last key has no rule: RL.ALL takes a rule behind every key".into())
+        );
+        assert_eq!(
+            all(&["a", "FIXED", "5", "1m"]),
+            Err("ERR limit is missing: a whole number from 0 to 999999999999999; \
+                 in RL.ALL a rule is one argument, such as \"FIXED 5 1m\""
+                .into())
         );
         assert_eq!(all(&["a", ""]), Err("ERR rule is missing: FIXED, SLIDING, TOKEN or LEAKY".into()));
         assert_eq!(
