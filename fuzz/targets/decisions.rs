@@ -358,8 +358,8 @@ fn assert_restored_by_a_refund(
     restored.apply(&refund, &write, now);
 }
 
-/// A refused call repeated after exactly the stated wait is admitted, and one millisecond earlier is not; nor, where the wait
-/// is exact to the microsecond, is it one microsecond earlier.
+/// A refused call repeated after exactly the stated wait is admitted, and one millisecond earlier is not; nor, where
+/// the wait is exact to the microsecond, is it one microsecond earlier.
 fn assert_promise(key: &Key, rule: &Rule<'_>, decision: &Decision, wait: Span, now: Micros) {
     let wait_ms = reply::wait_ms(decision.verdict);
     let admitted_after = |span: Span| {
