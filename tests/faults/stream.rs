@@ -61,8 +61,9 @@ fn served() -> (Server, Pipe, Reader) {
     (server, pipe, reader)
 }
 
-/// Whether a line is the expected one; `{ms+n}` and `{us+n}` stand for the instant of the call and so much more.
-fn matches(expected: &str, line: &str, before_us: i64, after_us: i64) -> bool {
+/// Whether a line is the expected one; `{ms+n}` and `{us+n}` stand for the instant of the call and so much more,
+/// `{was+n}` for that of this call or one before it, in milliseconds.
+fn matches(expected: &str, line: &str, start_us: i64, (before_us, after_us): (i64, i64)) -> bool {
     let (expected, line): (Vec<_>, Vec<_>) = (expected.split(' ').collect(), line.split(' ').collect());
     let within = |expected: &str, word: &str| -> bool {
         let Some(inner) = expected.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
@@ -73,6 +74,7 @@ fn matches(expected: &str, line: &str, before_us: i64, after_us: i64) -> bool {
         match unit {
             // An expiry is rounded up to a millisecond.
             "ms" => (before_us / 1000 + plus..=after_us / 1000 + plus + 1).contains(&word),
+            "was" => (start_us / 1000 + plus..=after_us / 1000 + plus + 1).contains(&word),
             "us" => (before_us + plus..=after_us + plus).contains(&word),
             _ => panic!("{expected}"),
         }
@@ -84,6 +86,7 @@ fn matches(expected: &str, line: &str, before_us: i64, after_us: i64) -> bool {
 #[track_caller]
 fn assert_stream(rows: &[(&str, &[&str])]) {
     let (_server, mut pipe, mut reader) = served();
+    let start_us = pipe.time_us();
     for (call, expected) in rows {
         reader.lines(&mut pipe);
         let words = crate::expectation::words(call).unwrap();
@@ -93,7 +96,10 @@ fn assert_stream(rows: &[(&str, &[&str])]) {
         let after_us = pipe.time_us();
         let lines = reader.lines(&mut pipe);
         let same = lines.len() == expected.len()
-            && lines.iter().zip(*expected).all(|(line, expected)| matches(expected, line, before_us, after_us));
+            && lines
+                .iter()
+                .zip(*expected)
+                .all(|(line, expected)| matches(expected, line, start_us, (before_us, after_us)));
         assert!(same, "{call}\n  sent {lines:?}\n  not  {expected:?}\n  between {before_us} and {after_us}");
     }
 }
@@ -134,7 +140,8 @@ fn sliding_sends_entries() {
         ("RL.REFUND k SLIDING 5 1m ID job", &["ZREM k i000:job i001:job"]),
         ("RL.CHARGE k SLIDING 2 1m", &["ZADD k {us+0} {us+0}"]),
         ("PERSIST k", &["PERSIST k"]),
-        ("RL.SLIDING k 2 1m", &["PEXPIREAT k {ms+120000}"]),
+        // Counted from the newest entry, which an earlier call made.
+        ("RL.SLIDING k 2 1m", &["PEXPIREAT k {was+120000}"]),
         ("RL.REFUND k SLIDING 5 1m COST 9", &["DEL k"]),
         ("ZADD k 1767225600000000 1767225600000000", &["ZADD k 1767225600000000 1767225600000000"]),
         (
