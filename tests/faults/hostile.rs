@@ -371,7 +371,9 @@ fn bent_limiters_stop_nothing() {
         judge(&call, &answer, &mut answers);
         if answer.is_error() {
             let after = states(&mut pipe, std::slice::from_ref(&key));
-            assert_eq!(before, after, "{}: {answer}", crate::client::shown(&call));
+            // A key may come to its end in these very moments.
+            let ended = before[0].1 != -1 && before[0].1 <= pipe.time_us() / 1000;
+            assert!(before == after || ended, "{}: {answer}: {before:?} then {after:?}", crate::client::shown(&call));
             pipe.call(&[b"DEL".as_slice(), &key]);
         }
     }
