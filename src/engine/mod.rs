@@ -17,7 +17,7 @@ pub mod time;
 pub mod token;
 
 use rate::Amount;
-use time::{Micros, Millis, Span};
+use time::{LONGEST_MS, Micros, Millis, Span};
 
 /// What one call asks of its limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +208,9 @@ pub enum Change {
 /// When a key that must be remembered for `needed` from now shall expire, if its expiry has to move for that.
 ///
 /// A key that already lives long enough is left alone, and so is one that need not be remembered any more; otherwise it
-/// gets `slack` on top, so that a busy key moves its expiry once in a while instead of at every call.
+/// gets `slack` on top, so that a busy key moves its expiry once in a while instead of at every call. An expiry half as
+/// far away as one may be is always long enough: no expiry covers the largest debts, and without this every refusal
+/// would move theirs by the moment that has passed.
 #[must_use]
 pub fn moved_expiry(
     current: Option<Millis>,
@@ -217,8 +219,9 @@ pub fn moved_expiry(
     slack: impl FnOnce() -> Span,
 ) -> Option<Millis> {
     let at_least = now.ceil_ms_after(needed);
+    let long_enough = at_least.min(now.floor_ms().plus_ceil(Span::from_ms(LONGEST_MS / 2)));
     match current {
-        Some(current) if current >= at_least || needed == Span::ZERO => None,
+        Some(current) if current >= long_enough || needed == Span::ZERO => None,
         _ => Some(at_least.plus_ceil(slack()).at_most_longest_after(now.floor_ms())),
     }
 }

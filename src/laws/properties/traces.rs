@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::promise::{two, two_scenes, whole};
 use super::scenes::{ANY, Limiter, STEADY, Scene, World, law, scene};
-use crate::engine::time::LONGEST_MS;
 use crate::laws::calls::{Cast, Size};
 use crate::laws::clock::{Clock, Temper};
 use crate::laws::dice::Dice;
@@ -50,9 +49,8 @@ fn a_refusal_is_free() {
         let mut world = scene.live();
         let before = entry(&world).cloned();
         let text = scene.limiter.decide(scene.cost());
-        let [allowed, .., wait, reset] = world.five(&text);
-        // A state that means something for longer than any time to live gets more of it with every call.
-        if allowed > 0 || scene.cost() == 0 || reset == LONGEST_MS {
+        let [allowed, .., wait, _] = world.five(&text);
+        if allowed > 0 || scene.cost() == 0 {
             return Ok(());
         }
         if wait == -1 || !scene.limiter.has("BLOCK") {
@@ -119,8 +117,7 @@ fn any_refusal_keeps_all() {
         }
         prop_assert!(each.iter().any(|five| five[0] == 0));
         // The clock of one of the two may have jumped, and only forward.
-        let endless = each.iter().any(|five| five[4] == LONGEST_MS);
-        prop_assert!(shuts || endless || world.keyspace.effects.is_empty(), "{:?}", world.keyspace.effects);
+        prop_assert!(shuts || world.keyspace.effects.is_empty(), "{:?}", world.keyspace.effects);
         for (scene, key, five) in [(&first, b"k", each[0]), (&second, b"m", each[1])] {
             let text = scene.limiter.take(0).replacen(" k ", if key == b"k" { " k " } else { " m " }, 1);
             let stands = before.clone().five(&text);
