@@ -167,6 +167,8 @@ impl Model {
             let highest = self.clock.highest_since(held.since).max(now_us);
             held.gone_us.is_some_and(|gone| highest >= gone)
         };
+        // An unopened window may have been given an end by any call, and be gone with it.
+        let unopened = |held: &Held| matches!(&held.value, Value::Counter(counter) if counter.used == 0);
         let open = |key: &[u8], rule: &Rule| {
             let at = At { now_us, rule };
             let Some(held) = self.held(now_us, key) else {
@@ -174,13 +176,13 @@ impl Model {
             };
             match held.value.books(&at) {
                 Some(books) => books.open(&at) || gone(held) && !books.untouched(&at),
-                None => gone(held),
+                None => gone(held) || unopened(held),
             }
         };
         let open_lease = |key: &[u8]| {
             self.held(now_us, key).is_some_and(|held| match &held.value {
                 Value::Leases(leases) => leases.open(now_us, gone(held)),
-                _ => gone(held),
+                _ => gone(held) || unopened(held),
             })
         };
         match words::command(words, self.sliding_max) {
