@@ -279,6 +279,15 @@ pub const fn logged(rule: &Rule<'_>) -> u64 {
     }
 }
 
+/// The sub-windows that a rule reads, for the bound over a whole.
+#[must_use]
+pub fn sub_windows(rule: &Rule<'_>) -> u64 {
+    match rule.limiter {
+        Limiter::Buckets(buckets) => u64::from(buckets.parts),
+        _ => 0,
+    }
+}
+
 /// A leaky bucket in which the server does the waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {

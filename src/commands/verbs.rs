@@ -1,7 +1,7 @@
 //! The words of RL.PEEK, RL.REFUND, RL.CHARGE and RL.ALL.
 
 use super::error::Fault;
-use super::grammar::{HOLDERS, MOST_LOGGED, MOST_RULES};
+use super::grammar::{HOLDERS, MOST_LOGGED, MOST_RULES, MOST_SUB_WINDOWS};
 use super::limit::{self, Form, Settings};
 use crate::engine::Rule;
 
@@ -52,8 +52,8 @@ const ONE_ARGUMENT: &str = "in RL.ALL a rule is one argument, such as \"FIXED 5 
 /// Reads the rules of RL.ALL and judges the keys, before any of them is opened.
 ///
 /// # Errors
-/// A key without a rule, too many rules, the first rule that is none, a key that stands twice, or logs that would grow
-/// too much.
+/// A key without a rule, too many rules, the first rule that is none, a key that stands twice, logs that would grow too
+/// much, or too many sub-windows.
 pub fn whole<'a>(
     settings: Settings,
     arguments: impl ExactSizeIterator<Item = &'a [u8]>,
@@ -83,6 +83,13 @@ pub fn whole<'a>(
     if logged > MOST_LOGGED {
         return Err(Fault::new(&format!(
             "COST of all SLIDING rules is {logged} and above {MOST_LOGGED}, the most that one call may log, use BUCKETS"
+        )));
+    }
+    let sub_windows = rules.iter().map(limit::sub_windows).sum::<u64>();
+    if sub_windows > MOST_SUB_WINDOWS {
+        return Err(Fault::new(&format!(
+            "BUCKETS of all rules are {sub_windows} and above {MOST_SUB_WINDOWS}, the most that one call may read, \
+             use fewer per rule"
         )));
     }
     Ok(rules)
@@ -123,6 +130,16 @@ mod tests {
                 .into())
         );
         let keys: Vec<_> = (0..65).map(|n| n.to_string()).collect();
+        let buckets = |count: usize| -> Vec<_> {
+            keys.iter().take(count).flat_map(|key| [key.as_str(), "SLIDING 9 1h BUCKETS 360"]).collect()
+        };
+        assert_eq!(all(&buckets(16)), Ok(16));
+        assert_eq!(
+            all(&buckets(17)),
+            Err("ERR BUCKETS of all rules are 6120 and above 5760, the most that one call may read, \
+                 use fewer per rule"
+                .into())
+        );
         let many: Vec<_> = keys.iter().flat_map(|key| [key.as_str(), "FIXED 1 1s"]).collect();
         assert_eq!(all(&many), Err("ERR 65 rules are more than 64, the most in one call".into()));
     }

@@ -201,7 +201,7 @@ fn the_most_sub_windows() {
     let (_server, mut table) = table();
     let rounds = scaled(1000, 10_000);
     let now_ms = table.pipe.time_us() / 1000;
-    for write in hash("k", sub_windows(now_ms)) {
+    for write in hash("k", sub_windows(now_ms, 360)) {
         table.pipe.call(&write);
     }
     table.measure("BUCKETS 360, refused", rounds, &words("RL.SLIDING k 5 1h BUCKETS 360"), 0);
@@ -235,9 +235,10 @@ fn the_most_sub_windows() {
     assert!(table.slow.is_empty(), "a single key stays within the goal: {:?}", table.slow);
 }
 
-/// The ends of 360 sub-windows of ten seconds, up to the present one.
-fn sub_windows(now_ms: i64) -> impl Iterator<Item = i64> {
-    (0..360).map(move |n| now_ms - now_ms % 10_000 + 10_000 - n * 10_000)
+/// The ends of so many sub-windows of an hour, up to the present one.
+fn sub_windows(now_ms: i64, parts: i64) -> impl Iterator<Item = i64> {
+    let each = 3_600_000 / parts;
+    (0..parts).map(move |n| now_ms - now_ms % each + each - n * each)
 }
 
 /// Counters and buckets with the widest numbers.
@@ -270,13 +271,14 @@ fn the_widest_numbers() {
 fn the_most_rules() {
     let (_server, mut table) = table();
     let rounds = scaled(300, 3000);
-    let all = |key: &str, rule: &str| -> Words {
+    let first = |count: u32, key: &str, rule: &str| -> Words {
         let mut call = words("RL.ALL");
-        for n in 0..64 {
+        for n in 0..count {
             call.extend([format!("{key}{n}").into_bytes(), rule.as_bytes().to_vec()]);
         }
         call
     };
+    let all = |key: &str, rule: &str| first(64, key, rule);
     table.measure("ALL of 64 FIXED, admitted", rounds, &all("f", "FIXED 999999999 1h"), 1);
     table.measure("ALL of 64 FIXED, refused", rounds, &all("f", "FIXED 1 1h"), 0);
     table.measure("ALL of 64 TOKEN, admitted", rounds, &all("t", "TOKEN 999999999999999 7 3650d"), 1);
@@ -295,14 +297,22 @@ fn the_most_rules() {
         table.measure(&format!("{label}, COST 3 each, admitted"), rounds, &units, 1);
     }
     table.measure(&format!("{label}, limit 1000, refused"), rounds, &all("s", "SLIDING 1000 1h COST 3"), 0);
-    for n in 0..64 {
-        for write in hash(&format!("b{n}"), sub_windows(now / 1000)) {
-            table.pipe.call(&write);
+    for (count, key, parts) in [(16, "b", 360), (64, "n", 90), (64, "w", 360)] {
+        for n in 0..count {
+            for write in hash(&format!("{key}{n}"), sub_windows(now / 1000, parts)) {
+                table.pipe.call(&write);
+            }
         }
     }
     let rounds = rounds / 3;
-    table.measure("ALL of 64 BUCKETS 360, admitted", rounds, &all("b", "SLIDING 999999999 1h BUCKETS 360"), 1);
-    table.measure("ALL of 64 BUCKETS 360, refused", rounds, &all("b", "SLIDING 5 1h BUCKETS 360"), 0);
+    for (count, key, parts) in [(16, "b", 360), (64, "n", 90)] {
+        let (label, rule) = (format!("ALL of {count} BUCKETS {parts}"), format!("1h BUCKETS {parts}"));
+        let admitted = first(count, key, &format!("SLIDING 999999999 {rule}"));
+        table.measure(&format!("{label}, admitted"), rounds, &admitted, 1);
+        table.measure(&format!("{label}, refused"), rounds, &first(count, key, &format!("SLIDING 5 {rule}")), 0);
+    }
+    // What a larger BUCKETS left behind is read as well, until it no longer weighs.
+    table.measure("ALL of 64 with 360 fields each, refused", rounds, &all("w", "SLIDING 5 1h BUCKETS 90"), 0);
 }
 
 /// A hundred thousand leases, running or ended, and two hundred and fifty ids at once.
