@@ -16,7 +16,7 @@ use crate::commands::table;
 use crate::commands::verbs::{self, Look};
 use crate::commands::{lease, reply};
 use crate::engine::lease::Acquire;
-use crate::engine::{self, Ask, Decision, Rule, Verb, Write};
+use crate::engine::{self, Ask, Rule, Verb, Verdict, Write};
 
 /// Why a call is answered with an error.
 pub enum Failure {
@@ -57,8 +57,8 @@ pub type Outcome = Result<(), Failure>;
 /// RL.FIXED, RL.SLIDING, RL.TOKEN, RL.LEAKY.
 pub fn decide(call: Call<'_>, algorithm: Algorithm) -> Outcome {
     let rule = limit::rule(algorithm, Form::Decide, config::settings(), &mut call.words(2))?;
-    let decision = one(call, Verb::Decide, &rule)?;
-    COUNTERS.of(&rule.limiter).count(decision.verdict);
+    let verdict = one(call, Verb::Decide, &rule)?;
+    COUNTERS.of(&rule.limiter).count(verdict);
     Ok(())
 }
 
@@ -78,19 +78,21 @@ pub fn charge(call: Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// One question to one limiter, answered and replied to.
-fn one(call: Call<'_>, verb: Verb, rule: &Rule<'_>) -> Result<Decision, Failure> {
+/// One question to one limiter, answered and replied to. States and writes are large, so they stay where they are made.
+fn one(call: Call<'_>, verb: Verb, rule: &Rule<'_>) -> Result<Verdict, Failure> {
     let name = call.word(1).ok_or(Failure::Arity)?;
     let now = clock::now();
     let key = Key::open(call, name, Mode::Write);
     guard::inject("key");
-    let loaded = keys::load(&key, rule, verb, now)?;
-    let (decision, write) = engine::answer(verb, &loaded, rule.ask, now);
-    let trace = keys::apply(&key, rule, &write, now);
+    let loaded = keys::load(&key, rule, verb, now);
+    let loaded = loaded.as_ref().map_err(|foreign| *foreign)?;
+    let answer = engine::answer(verb, loaded, rule.ask, now);
+    let (decision, write) = &answer;
+    let trace = keys::apply(&key, rule, write, now);
     drop(key);
     trace.tell(call, name);
-    call.five(&reply::five(&decision));
-    Ok(decision)
+    call.five(&reply::five(decision));
+    Ok(decision.verdict)
 }
 
 /// RL.PEEK.

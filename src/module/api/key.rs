@@ -2,7 +2,7 @@
 
 use redis_module::raw;
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
 use super::text::{Owned, Word};
@@ -33,8 +33,16 @@ pub enum Mode {
     Write,
 }
 
-const READ: c_int = 1;
-const WRITE: c_int = 2;
+impl Mode {
+    const fn flags(self) -> c_int {
+        const READ: c_int = 1;
+        const WRITE: c_int = 2;
+        match self {
+            Self::Read => READ,
+            Self::Write => READ | WRITE,
+        }
+    }
+}
 
 /// An open key, closed when this is dropped.
 pub struct Key<'c> {
@@ -42,7 +50,10 @@ pub struct Key<'c> {
     name: Word<'c>,
     handle: *mut raw::RedisModuleKey,
     kind: Type,
+    mode: Mode,
     written: Cell<bool>,
+    /// Where the server keeps a string's bytes, once it was asked; until something moves them.
+    text: Cell<Option<(*mut c_char, usize)>>,
 }
 
 impl Drop for Key<'_> {
@@ -69,13 +80,9 @@ impl<'c> Key<'c> {
     /// Opens the key of that name.
     #[must_use]
     pub fn open(call: Call<'c>, name: Word<'c>, mode: Mode) -> Self {
-        let mode = match mode {
-            Mode::Read => READ,
-            Mode::Write => READ | WRITE,
-        };
-        let handle = api!(RedisModule_OpenKey(call.context(), name.pointer(), mode));
+        let handle = api!(RedisModule_OpenKey(call.context(), name.pointer(), mode.flags()));
         let kind = if handle.is_null() { Type::Empty } else { type_of(api!(RedisModule_KeyType(handle))) };
-        Self { call, name, handle, kind, written: Cell::new(false) }
+        Self { call, name, handle, kind, mode, written: Cell::new(false), text: Cell::new(None) }
     }
 
     /// Takes note that the key is written.
@@ -130,8 +137,7 @@ impl<'c> Key<'c> {
     /// The bytes of a string value; they may not be kept over any change of the key.
     #[must_use]
     pub fn string(&self) -> &[u8] {
-        let mut length = 0;
-        let start = api!(RedisModule_StringDMA(self.handle, &raw mut length, READ));
+        let (start, length) = self.text();
         if start.is_null() {
             return &[];
         }
@@ -139,18 +145,28 @@ impl<'c> Key<'c> {
         unsafe { std::slice::from_raw_parts(start.cast::<u8>().cast_const(), length) }
     }
 
+    /// Where a string's bytes are: asked for once, for reading as well as for what may be written afterwards.
+    fn text(&self) -> (*mut c_char, usize) {
+        if let Some(known) = self.text.get() {
+            return known;
+        }
+        let mut length = 0;
+        let start = api!(RedisModule_StringDMA(self.handle, &raw mut length, self.mode.flags()));
+        self.text.set(Some((start, length)));
+        (start, length)
+    }
+
     /// Makes a string value of these bytes, in place where there is one; the expiry stays.
     pub fn set_string(&self, text: &[u8]) {
         self.writes();
-        let mut length = 0;
-        let mut start = ptr::null_mut();
-        if self.kind == Type::String {
-            start = api!(RedisModule_StringDMA(self.handle, &raw mut length, READ | WRITE));
-        }
-        if start.is_null() || length != text.len() {
+        let known = if self.kind == Type::String { self.text() } else { (ptr::null_mut(), 0) };
+        let (start, length) = if known.0.is_null() || known.1 != text.len() {
             api!(RedisModule_StringTruncate(self.handle, text.len()));
-            start = api!(RedisModule_StringDMA(self.handle, &raw mut length, READ | WRITE));
-        }
+            self.text.set(None);
+            self.text()
+        } else {
+            known
+        };
         if !start.is_null() && length == text.len() {
             // SAFETY: the server grants write access to `length` bytes, which are not the caller's.
             unsafe { ptr::copy_nonoverlapping(text.as_ptr(), start.cast::<u8>(), length) };
