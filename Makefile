@@ -28,13 +28,17 @@ RL_SERVER ?= $(default_server)
 export PORT SERVER SKIP RL_MODULE RL_MODULE_PANIC RL_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help run build modules default-server test faults servers test-servers lint bench bench-server clean
+.PHONY: help run demo pictures build modules default-server test faults servers test-servers lint bench bench-server clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## build, then start a server with the module in the foreground on PORT (6379); SERVER= picks the binary
 	@scripts/run.sh
+
+demo: build default-server ## show the limiters side by side in the terminal, for about twenty seconds
+	@scripts/need.sh python
+	@python3 scripts/demo.py
 
 build: ## build the module: target/release/libredis_limiters.so
 	@scripts/need.sh build
@@ -55,6 +59,8 @@ test: modules default-server ## run every test, against Redis 7.0 or RL_SERVER=
 	cargo test --locked --no-fail-fast $(ARGS)
 ifeq ($(ARGS),)
 	python3 functions/test_rl.py
+	python3 scripts/test_demo.py
+	python3 scripts/pictures.py --check
 endif
 
 faults: ## plant mistakes in a copy of the engine and show that the laws catch each
@@ -81,6 +87,10 @@ bench: ## measure the engine
 bench-server: build default-server ## measure a real server, the module beside its rivals; BENCH_ARGS= is passed on
 	@scripts/need.sh python
 	python3 bench/run.py --server $(RL_SERVER) --module $(RL_MODULE) $(BENCH_ARGS)
+
+pictures: build default-server ## draw docs/pictures anew from what the limiters answer
+	@scripts/need.sh build python
+	python3 scripts/pictures.py
 
 clean: ## remove what was built; the servers in the cache stay
 	cargo clean
