@@ -169,13 +169,20 @@ pub fn named_rule<'a>(
     rule(algorithm, form, settings, words)
 }
 
+/// What to tell those who quoted a part of a rule.
+const ONE_OR_SEVERAL: &str = "a rule is one argument or each of its words is";
+
 fn no_algorithm(word: Option<&[u8]>, form: Form) -> Fault {
     let accepted = match form {
         Form::Peek => "FIXED, SLIDING, TOKEN, LEAKY or LEASE",
         _ => "FIXED, SLIDING, TOKEN or LEAKY",
     };
     match word {
-        Some(word) => Fault::word("rule", word, accepted),
+        Some(word) => {
+            let fault = Fault::word("rule", word, accepted);
+            // Whoever quotes a rule and goes on behind it has more than one word in the first.
+            if word.contains(&b' ') { fault.with_hint(ONE_OR_SEVERAL) } else { fault }
+        }
         None => Fault::missing("rule", accepted),
     }
 }

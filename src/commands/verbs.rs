@@ -73,7 +73,11 @@ pub fn whole<'a>(
         let rule = limit::named_rule(Form::Whole, settings, &mut words(argument));
         // Whoever forgets the quotes has the rule's name alone in the argument.
         let alone = words(argument).count() == 1;
-        rules.push(rule.map_err(|fault| if alone { fault.with_hint(ONE_ARGUMENT) } else { fault })?);
+        rules.push(rule.map_err(|fault| match rules.len() {
+            _ if alone => fault.with_hint(ONE_ARGUMENT),
+            0 => fault,
+            before => fault.with_hint(&format!("in rule {}", before + 1)),
+        })?);
     }
     keys.sort_unstable();
     if let Some(twice) = keys.iter().zip(keys.iter().skip(1)).find(|(one, next)| one == next) {
@@ -125,6 +129,10 @@ mod tests {
         );
         assert_eq!(all(&["a", ""]), Err("ERR rule is missing: FIXED, SLIDING, TOKEN or LEAKY".into()));
         assert_eq!(
+            all(&["a", "FIXED 5 1m", "b", "FIXED x 1m"]),
+            Err("ERR limit 'x' is not a whole number from 0 to 999999999999999; in rule 2".into())
+        );
+        assert_eq!(
             all(&["a", "SLIDING 999 1h COST 200", "b", "SLIDING 999 1h COST 51"]),
             Err("ERR COST of all SLIDING rules is 251 and above 250, the most that one call may log, use BUCKETS"
                 .into())
@@ -148,6 +156,13 @@ mod tests {
     fn one_argument_is_split_and_several_are_taken_as_they_are() {
         let one = [b"SLIDING  3 1s".as_slice()];
         assert_eq!(spread(one.into_iter()).count(), 3);
+        let partly = [b"FIXED 5 1m".as_slice(), b"COST", b"2"];
+        assert_eq!(
+            peek(SETTINGS, &mut spread(partly.into_iter())).map_err(|fault| fault.text().to_owned()),
+            Err("ERR rule 'FIXED 5 1m' is not FIXED, SLIDING, TOKEN, LEAKY or LEASE; \
+                 a rule is one argument or each of its words is"
+                .into())
+        );
         let several = [b"SLIDING".as_slice(), b"3", b"1s", b"ID", b"a b"];
         assert_eq!(spread(several.into_iter()).last(), Some(b"a b".as_slice()));
     }
