@@ -162,8 +162,8 @@ impl Sides {
             (None, Some((first, _))) => first > self.highest_us / 1_000 + 1,
             (None, None) => self.model.exists(now_us, key),
             (Some(entry), None) => entry.expiry.is_some() && !self.keyspace.keys.has_expired(key, now_ms),
-            // One millisecond for the rounding of either part. What is as good as absent by any reading of the clock needs
-            // no time to live, and half of the longest time to live, from any of them, is always long enough.
+            // One millisecond for the rounding of either part. What is as good as absent by any reading of the clock
+            // needs no time to live, and half of the longest time to live, from any of them, is always long enough.
             (Some(entry), Some((first, last))) => {
                 let first = first.min(LONGEST_MS / 2);
                 let needed = first > self.highest_us / 1_000 + 1;
