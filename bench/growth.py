@@ -365,11 +365,8 @@ class Growth:
         def ids(number: int) -> list[str]:
             return [f"holder-{each % size:06d}" for each in range(number * TRIM, number * TRIM + TRIM)]
 
-        def rules(rule: Callable[[int], str], keys: int = 1) -> Callable[[int], list[Word]]:
-            return lambda number: [
-                "RL.ALL",
-                *(word for part in range(64) for word in (f"al:{number % keys}:{part}", rule(part))),
-            ]
+        def rules(rule: Callable[[int], str], count: int = 64) -> Callable[[int], list[Word]]:
+            return lambda number: ["RL.ALL", *(word for part in range(count) for word in (f"al:{part}", rule(part)))]
 
         per_rule = TRIM // 64
         return [
@@ -420,7 +417,8 @@ class Growth:
                 nothing,
                 rules(lambda part: f"SLIDING {size} 1h COST {per_rule + (part < TRIM % 64)}"),
             ),
-            ("RL.ALL of 64 BUCKETS 360", nothing, rules(lambda part: "SLIDING 999999999 360ms BUCKETS 360")),
+            ("RL.ALL of 16 BUCKETS 360", nothing, rules(lambda part: "SLIDING 999999999 360ms BUCKETS 360", 16)),
+            ("RL.ALL of 64 BUCKETS 90", nothing, rules(lambda part: "SLIDING 999999999 90ms BUCKETS 90")),
             ("RL.ACQUIRE, most holders, refused", holders, lambda n: ("RL.ACQUIRE", "ho", size, "1h")),
             ("RL.RENEW of 250 ids, most holders", holders, lambda n: ("RL.RENEW", "ho", "1h", *ids(n))),
             ("RL.RELEASE of 250 ids, most holders", holders, lambda n: ("RL.RELEASE", "ho", *ids(n))),

@@ -111,7 +111,7 @@ def _own(name: str, prefix: str, refill: str, algorithm_refused: str, warm: str 
 def own() -> list[Workload]:
     """The module's four limiters."""
     return [
-        *_own("FIXED", "fx", "999999999 1h", "1 1h"),
+        *_own("FIXED", "fx", "1000000 1h", "1 1h"),
         *_own("SLIDING", "sl", "20 100ms", "20 1h", "COST 20"),
         *_own("TOKEN", "tk", "1000000 100 1s", "1 1 1h"),
         *_own("LEAKY", "lk", "1000000 100 1s", "1 1 1h"),
@@ -135,8 +135,8 @@ def lua() -> list[Workload]:
     hour = "3600000"
     slow = "0.000000277777777777778"
     return [
-        *_lua("Lua fixed", "fixed", "lf", ("999999999", hour), ("1", hour)),
-        *_lua("Lua fixed, checked first", "fixed_checked", "lc", ("999999999", hour), ("1", hour)),
+        *_lua("Lua fixed", "fixed", "lf", ("1000000", hour), ("1", hour)),
+        *_lua("Lua fixed, checked first", "fixed_checked", "lc", ("1000000", hour), ("1", hour)),
         *_lua("Lua sliding", "sliding", "ls", ("20", "100", RANDOM), ("20", hour, RANDOM), 20),
         *_lua("Lua token", "token", "lt", ("1000000", "0.1", "1"), ("1", slow, "1")),
         *_lua("Lua leaky", "leaky", "ll", ("1000000", "0.1", "1"), ("1", slow, "1")),
