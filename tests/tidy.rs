@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use redis_limiters::commands::table::{Arg, COMMANDS, Command, Kind};
+use redis_limiters::commands::table::{self, Arg, COMMANDS, Command, Kind};
 
 /// A file of the project: its path from the root, with slashes, and its text.
 #[derive(Clone)]
@@ -513,7 +513,7 @@ fn undocumented(file: &File) -> Vec<String> {
         COMMANDS.iter().filter_map(|command| reference.find(&format!("\n## {}\n", command.name.to_uppercase()))).min();
     let general = prose(&reference[..first.unwrap_or(0)]);
     let mut faults = Vec::new();
-    for command in COMMANDS {
+    for command in table::registered(true) {
         let name = command.name.to_uppercase();
         let Some(text) = section(reference, command) else {
             faults.push(format!("{name} has no section"));
@@ -552,6 +552,7 @@ fn the_reference_follows_the_table() {
     assert!(!changed(" [BLOCK block-duration]", "").is_empty(), "a syntax that lacks an option");
     assert!(!changed("`WITHIN`", "it").is_empty(), "an option that is not explained");
     assert!(!changed("\n## RL.QUEUE\n", "\n").is_empty(), "a command without a section");
+    assert!(!changed("\n## CL.THROTTLE\n", "\n").is_empty(), "a command that only a setting brings");
     assert!(!changed("`released`", "it").is_empty(), "an element that is not explained");
 }
 
@@ -572,7 +573,12 @@ fn settings(config: &str) -> Vec<Setting> {
         let [default, min, max] = numbers.try_into().ok()?;
         Some((format!("rl.{name}"), default, min, max))
     };
-    calls.filter_map(setting).collect()
+    let switches = config.split("Switch::new(c\"").skip(1);
+    let switch = |call: &str| {
+        let (name, _) = call.split_once('"')?;
+        Some((format!("rl.{name}"), "no".to_owned(), "no".to_owned(), "yes".to_owned()))
+    };
+    calls.filter_map(setting).chain(switches.filter_map(switch)).collect()
 }
 
 fn unexplained_settings(settings: &[Setting], example: &str, reference: &str) -> Vec<String> {
@@ -601,12 +607,13 @@ fn unexplained_settings(settings: &[Setting], example: &str, reference: &str) ->
 fn settings_are_documented_as_they_are() {
     let files = project();
     let settings = settings(&file(&files, "src/module/config.rs").text);
-    assert!(settings.len() >= 3, "the settings are found: {settings:?}");
+    assert!(settings.len() >= 4, "the settings are found: {settings:?}");
     let (example, reference) = (file(&files, "redis.conf.example").text, file(&files, "docs/commands.md").text);
     none(unexplained_settings(&settings, &example, &reference).into_iter());
     let other = |text: &str| unexplained_settings(&settings, &example.replace("100000", text), &reference);
     assert!(!other("100001").is_empty());
     assert!(!unexplained_settings(&settings[1..], &example, &reference).is_empty());
+    assert!(!unexplained_settings(&settings, &example.replace("-cell no", "-cell yes"), &reference).is_empty());
 }
 
 fn unmentioned(file: &File) -> Vec<String> {

@@ -78,6 +78,9 @@ pub const FOREIGN_LOG: &str = "ERR the key holds a sorted set that is not a log 
 /// The error for a sorted set that is no leases.
 pub const FOREIGN_LEASES: &str = "ERR the key holds a sorted set that is not a set of leases, \
      a leaderboard or a log of admissions it seems: use another key name for this limiter";
+/// The error for a string that is no state of redis-cell.
+pub const FOREIGN_TAT: &str = "ERR the key holds a string that is not a state of CL.THROTTLE (nanoseconds since 1970 in 19 digits), \
+     somebody else's value it seems: use another key name for this limiter";
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 //! Words in, requests out; decisions in, replies out. Pure: bytes and values, no key and no clock.
 
+pub mod cell;
 pub mod error;
 pub mod grammar;
 pub mod lease;

@@ -256,17 +256,42 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
+/// The command of redis-cell, which is there only where `rl.compat-cell` says so.
+pub const THROTTLE: Command = Command {
+    name: "cl.throttle",
+    arity: -5,
+    args: &[
+        KEY,
+        integer("max_burst"),
+        integer("count_per_period"),
+        integer("period"),
+        Arg { optional: true, ..integer("quantity") },
+    ],
+    summary: "Admits a burst of max_burst + 1 units, then count_per_period units per period, as redis-cell does.",
+    reply: "limited limit remaining retry_after reset_after",
+    ..FIXED
+};
+
+/// The commands that a server gets.
+pub fn registered(compat_cell: bool) -> impl Iterator<Item = &'static Command> {
+    COMMANDS.iter().chain(compat_cell.then_some(&THROTTLE))
+}
+
 /// The command of a name, in any letter case, with or without `RL.`.
 #[must_use]
 pub fn find(name: &[u8]) -> Option<&'static Command> {
-    COMMANDS.iter().find(|command| {
-        let full = command.name.as_bytes();
-        name.eq_ignore_ascii_case(full)
-            || full.strip_prefix(b"rl.").is_some_and(|short| name.eq_ignore_ascii_case(short))
-    })
+    COMMANDS.iter().find(|command| command.is_called(name))
 }
 
 impl Command {
+    /// Whether this is its name, in any letter case, with or without `RL.`.
+    #[must_use]
+    pub fn is_called(&self, name: &[u8]) -> bool {
+        let full = self.name.as_bytes();
+        name.eq_ignore_ascii_case(full)
+            || full.strip_prefix(b"rl.").is_some_and(|short| name.eq_ignore_ascii_case(short))
+    }
+
     /// The command and its arguments as documentation writes them.
     #[must_use]
     pub fn syntax(&self) -> String {

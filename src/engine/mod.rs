@@ -9,6 +9,7 @@ pub mod bucket;
 pub mod buckets;
 pub mod calendar;
 pub mod fixed;
+pub mod gcra;
 pub mod leaky;
 pub mod lease;
 pub mod rate;

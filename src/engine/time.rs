@@ -6,6 +6,10 @@
 
 /// Microseconds in a millisecond.
 const US_PER_MS: i64 = 1_000;
+/// Nanoseconds in a microsecond.
+const NS_PER_US: i128 = 1_000;
+/// Nanoseconds in a millisecond.
+const NS_PER_MS: i128 = 1_000_000;
 
 /// The longest wait, reset or time to live that is ever stated, in milliseconds (fifteen nines).
 pub const LONGEST_MS: i64 = 999_999_999_999_999;
@@ -45,6 +49,12 @@ impl Micros {
     #[must_use]
     pub const fn get(self) -> i64 {
         self.0
+    }
+
+    /// Nanoseconds since the epoch.
+    #[must_use]
+    pub fn ns(self) -> i128 {
+        i128::from(self.0) * NS_PER_US
     }
 
     /// The millisecond that this instant lies in.
@@ -96,6 +106,19 @@ impl Millis {
     #[must_use]
     pub const fn get(self) -> i64 {
         self.0
+    }
+
+    /// The first whole millisecond at or after an instant in nanoseconds since the epoch.
+    #[must_use]
+    pub fn ceil_of_ns(ns: i128) -> Self {
+        let ms = ns.div_euclid(NS_PER_MS) + i128::from(ns.rem_euclid(NS_PER_MS) != 0);
+        Self(i64::try_from(ms).unwrap_or(i64::MAX))
+    }
+
+    /// Nanoseconds since the epoch.
+    #[must_use]
+    pub fn ns(self) -> i128 {
+        i128::from(self.0) * NS_PER_MS
     }
 
     /// This instant moved on by a span, rounded up to a whole millisecond, saturating.

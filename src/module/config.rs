@@ -1,7 +1,7 @@
 //! Settings: the server keeps, checks and rewrites them; here are their values.
 
 use std::ffi::{c_char, c_int, c_longlong, c_void};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::raw;
 
@@ -26,9 +26,26 @@ impl Setting {
     }
 }
 
+/// A setting that is yes or no, no by default; it is read when the module is loaded and stays as it is.
+struct Switch {
+    name: &'static std::ffi::CStr,
+    on: AtomicBool,
+}
+
+impl Switch {
+    const fn new(name: &'static std::ffi::CStr) -> Self {
+        Self { name, on: AtomicBool::new(false) }
+    }
+
+    fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+}
+
 static SLIDING_MAX_LIMIT: Setting = Setting::new(c"sliding-max-limit", 100_000, 1, 10_000_000);
 static QUEUE_MAX_WAITING: Setting = Setting::new(c"queue-max-waiting", 1_000, 0, 100_000);
 static QUEUE_MAX_WAITING_PER_KEY: Setting = Setting::new(c"queue-max-waiting-per-key", 100, 0, 100_000);
+static COMPAT_CELL: Switch = Switch::new(c"compat-cell");
 
 /// Registers every setting and reads what the operator gave.
 ///
@@ -41,6 +58,11 @@ pub fn register(context: *mut Context) -> Result<(), String> {
         if !setup::register_setting(context, &setting.described, on_get, on_set, data) {
             return Err(format!("the server refused the setting {:?}", setting.described.name));
         }
+    }
+    COMPAT_CELL.on.store(false, Ordering::Relaxed);
+    let data = std::ptr::from_ref(&COMPAT_CELL).cast_mut().cast::<c_void>();
+    if !setup::register_switch(context, COMPAT_CELL.name, on_get_switch, on_set_switch, data) {
+        return Err(format!("the server refused the setting {:?}", COMPAT_CELL.name));
     }
     if setup::load_settings(context) { Ok(()) } else { Err("a setting is not accepted".to_owned()) }
 }
@@ -61,6 +83,12 @@ pub fn queue_max_waiting() -> u64 {
 #[must_use]
 pub fn queue_max_waiting_per_key() -> u64 {
     positive(QUEUE_MAX_WAITING_PER_KEY.get())
+}
+
+/// Whether redis-cell's command is there too.
+#[must_use]
+pub fn compat_cell() -> bool {
+    COMPAT_CELL.is_on()
 }
 
 fn positive(value: i64) -> u64 {
@@ -85,6 +113,29 @@ unsafe extern "C" fn on_set(
         // SAFETY: the pointer registered above, to a static.
         if let Some(setting) = unsafe { data.cast_const().cast::<Setting>().as_ref() } {
             setting.value.store(value, Ordering::Relaxed);
+        }
+    })
+    .map_or(1, |()| 0)
+}
+
+unsafe extern "C" fn on_get_switch(_name: *const c_char, data: *mut c_void) -> c_int {
+    guard::run("config", || {
+        // SAFETY: the pointer registered above, to a static.
+        unsafe { data.cast_const().cast::<Switch>().as_ref() }.map_or(0, |switch| c_int::from(switch.is_on()))
+    })
+    .unwrap_or(0)
+}
+
+unsafe extern "C" fn on_set_switch(
+    _name: *const c_char,
+    value: c_int,
+    data: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    guard::run("config", || {
+        // SAFETY: the pointer registered above, to a static.
+        if let Some(switch) = unsafe { data.cast_const().cast::<Switch>().as_ref() } {
+            switch.on.store(value != 0, Ordering::Relaxed);
         }
     })
     .map_or(1, |()| 0)

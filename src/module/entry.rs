@@ -7,9 +7,9 @@ use super::api::setup;
 use super::api::{Call, Context, ServerString, acl_names_command, log, missing, text};
 use super::info::COUNTERS;
 use super::run::{self, Outcome};
-use super::{clock, config, guard, info, leases, queue};
+use super::{cell, clock, config, guard, info, leases, queue};
 use crate::commands::limit::Algorithm;
-use crate::commands::table::COMMANDS;
+use crate::commands::table;
 
 const OK: c_int = 0;
 const REFUSED: c_int = 1;
@@ -47,6 +47,7 @@ handler!(on_acquire, COUNTERS.lease.errors, |call| leases::acquire(call));
 handler!(on_renew, COUNTERS.other_errors, |call| leases::renew(call));
 handler!(on_release, COUNTERS.other_errors, |call| leases::release(call));
 handler!(on_help, COUNTERS.other_errors, |call| run::help(call));
+handler!(on_throttle, COUNTERS.cell.errors, |call| cell::throttle(call));
 
 fn handler_of(name: &str) -> Option<Handler> {
     Some(match name {
@@ -63,6 +64,7 @@ fn handler_of(name: &str) -> Option<Handler> {
         "rl.renew" => on_renew,
         "rl.release" => on_release,
         "rl.help" => on_help,
+        "cl.throttle" => on_throttle,
         _ => return None,
     })
 }
@@ -77,13 +79,14 @@ fn version() -> c_int {
 fn load(context: *mut Context) -> Result<(), String> {
     setup::set_options(context);
     info::reset();
+    // The settings first: one of them says which commands there are.
+    config::register(context)?;
     command::add_category(context);
-    for described in COMMANDS {
+    for described in table::registered(config::compat_cell()) {
         let handler = handler_of(described.name).ok_or_else(|| format!("{} has no handler", described.name))?;
         command::register(context, described, handler)?;
     }
     setup::register_info(context, info::write);
-    config::register(context)?;
     queue::start(context)?;
     text::make_constants();
     Ok(())
@@ -144,9 +147,9 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn RedisModule_OnUnload(context: *mut Context) -> c_int {
     guard::run("unload", || {
-        if acl_names_command(context, "rl.") {
-            let reason = "not unloaded: rules of an ACL user name rl.* commands, take them out first or use +@rl";
-            log(context, c"warning", reason);
+        if let Some(family) = ["rl.", "cl."].into_iter().find(|family| acl_names_command(context, family)) {
+            let rules = format!("rules of an ACL user name {family}* commands");
+            log(context, c"warning", &format!("not unloaded: {rules}, take them out first or use +@rl"));
             return REFUSED;
         }
         queue::stop();

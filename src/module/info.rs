@@ -77,6 +77,8 @@ pub struct Counters {
     pub all: Tally,
     /// RL.ACQUIRE.
     pub lease: Tally,
+    /// CL.THROTTLE.
+    pub cell: Tally,
     /// RL.PEEK.
     pub peeks: Counter,
     /// RL.REFUND.
@@ -101,6 +103,7 @@ pub static COUNTERS: Counters = Counters {
     queue: Tally::new(),
     all: Tally::new(),
     lease: Tally::new(),
+    cell: Tally::new(),
     peeks: Counter::new(),
     refunds: Counter::new(),
     charges: Counter::new(),
@@ -122,7 +125,7 @@ impl Counters {
         }
     }
 
-    fn tallies(&self) -> [(&Tally, [&'static CStr; 4]); 7] {
+    fn tallies(&self) -> [(&Tally, [&'static CStr; 4]); 8] {
         macro_rules! named {
             ($($tally:ident)*) => {
                 [$((&self.$tally, [
@@ -133,7 +136,7 @@ impl Counters {
                 ])),*]
             };
         }
-        named![fixed sliding token leaky queue all lease]
+        named![fixed sliding token leaky queue all lease cell]
     }
 
     fn singles(&self) -> [(&Counter, &'static CStr); 7] {

@@ -1,6 +1,7 @@
 //! The shell: the server's calls come in here, and everything else is called from here.
 
 pub mod api;
+mod cell;
 mod clock;
 mod config;
 mod entry;

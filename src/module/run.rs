@@ -168,12 +168,13 @@ pub fn all(call: Call<'_>) -> Outcome {
 
 /// RL.HELP.
 pub fn help(call: Call<'_>) -> Outcome {
+    let known = || table::registered(config::compat_cell());
     let wanted = match (call.count(), call.words(1).next()) {
-        (1, _) => table::COMMANDS.iter().collect(),
-        (2, Some(name)) => match table::find(name) {
+        (1, _) => known().collect(),
+        (2, Some(name)) => match known().find(|command| command.is_called(name)) {
             Some(command) => vec![command],
             None => {
-                let names: Vec<_> = table::COMMANDS.iter().map(|command| command.name.to_ascii_uppercase()).collect();
+                let names: Vec<_> = known().map(|command| command.name.to_ascii_uppercase()).collect();
                 return Err(Fault::word("command", name, &format!("one of {}", names.join(", "))).into());
             }
         },

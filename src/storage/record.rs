@@ -7,6 +7,7 @@
 //! | LEAKY | hash | `level`, `ts` likewise |
 //! | SLIDING | sorted set | member: sixteen digits, or `iNNN:id`; score: microseconds |
 //! | SLIDING BUCKETS | hash | field: sub-window's end in ms, thirteen digits; value: units |
+//! | CL.THROTTLE | string | redis-cell's TAT: nanoseconds, nineteen digits |
 //! | leases | sorted set | member: `l:id`; score: end in microseconds |
 //!
 //! Reading is strict: bytes that this module would not have written (or, for counters, INCR) are somebody else's.
@@ -31,6 +32,8 @@ const LARGEST_WHOLE: i64 = 9_999_999_999_999_999;
 const MILLIS_DIGITS: usize = 13;
 /// Digits of an instant in microseconds.
 const MICROS_DIGITS: usize = 16;
+/// The largest number that is no TAT.
+const EARLIEST_TAT: i64 = 1_000_000_000_000_000_000;
 /// The longest request or lease id in bytes.
 pub const LONGEST_ID: usize = 128;
 
@@ -226,6 +229,14 @@ pub fn read_counter(bytes: &[u8]) -> Option<u64> {
     canonical(bytes).and_then(|value| u64::try_from(value).ok())
 }
 
+/// redis-cell's TAT: nanoseconds since the epoch in nineteen digits, so of September 2001 or later.
+///
+/// The smallest of them is what a counter that BLOCK has shut holds, which is somebody else's.
+#[must_use]
+pub fn read_tat(bytes: &[u8]) -> Option<i64> {
+    canonical(bytes).filter(|tat_ns| *tat_ns > EARLIEST_TAT)
+}
+
 /// An amount; a level is never negative, tokens may be.
 #[must_use]
 pub fn read_amount(bytes: &[u8], may_be_negative: bool) -> Option<Amount> {
@@ -348,6 +359,16 @@ mod tests {
         assert_eq!(read_amount(b"-1", false), None, "a level is never negative");
         for bytes in ["1767225600", "1767225600000", "0767225600000000", "17672256000000000"] {
             assert_eq!(read_micros(bytes.as_bytes()), None, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_tat_has_nineteen_digits_and_is_no_shut_counter() {
+        assert_eq!(read_tat(b"1767225600000000000"), Some(1_767_225_600_000_000_000));
+        assert_eq!(read_tat(b"9223372036854775807"), Some(i64::MAX));
+        for bytes in ["", "5", "1767225600000000", "1000000000000000000", "9223372036854775808", "-1767225600000000000"]
+        {
+            assert_eq!(read_tat(bytes.as_bytes()), None, "{bytes}");
         }
     }
 

@@ -23,6 +23,11 @@ pub type Getter = unsafe extern "C" fn(*const c_char, *mut c_void) -> c_longlong
 /// A setter of a setting as the server calls it.
 pub type Setter =
     unsafe extern "C" fn(*const c_char, c_longlong, *mut c_void, *mut *mut raw::RedisModuleString) -> c_int;
+/// A getter of a switch as the server calls it.
+pub type SwitchGetter = unsafe extern "C" fn(*const c_char, *mut c_void) -> c_int;
+/// A setter of a switch as the server calls it.
+pub type SwitchSetter =
+    unsafe extern "C" fn(*const c_char, c_int, *mut c_void, *mut *mut raw::RedisModuleString) -> c_int;
 /// A writer of the INFO section as the server calls it.
 pub type InfoWriter = unsafe extern "C" fn(*mut raw::RedisModuleInfoCtx, c_int);
 /// A callback of the event loop as the server calls it.
@@ -97,6 +102,20 @@ pub fn register_setting(context: *mut Context, setting: &Numeric, get: Getter, s
         None,
         data,
     )) == 0
+}
+
+/// Registers a setting that is yes or no, no by default, and is read only when the module is loaded.
+#[must_use]
+pub fn register_switch(
+    context: *mut Context,
+    name: &CStr,
+    get: SwitchGetter,
+    set: SwitchSetter,
+    data: *mut c_void,
+) -> bool {
+    const IMMUTABLE: c_uint = 1;
+    let (name, no) = (name.as_ptr(), 0);
+    api!(RedisModule_RegisterBoolConfig(context, name, no, IMMUTABLE, Some(get), Some(set), None, data)) == 0
 }
 
 /// Reads the settings of the configuration file and of the load command.

@@ -1,0 +1,62 @@
+//! CL.THROTTLE, for a server on which redis-cell was: the same order as in [`super::run`], on redis-cell's strings.
+
+use super::api::Call;
+use super::api::key::{Key, Mode, Type};
+use super::api::text::{Owned, PXAT};
+use super::info::COUNTERS;
+use super::keys::{self, Foreign};
+use super::replicate::{Effect, Trace};
+use super::run::{Failure, Outcome};
+use super::{clock, guard};
+use crate::commands::{cell, error};
+use crate::engine::gcra::{Stored, Write};
+use crate::storage::record;
+
+/// The most words of a call, its name included.
+const MOST_WORDS: usize = 6;
+
+/// CL.THROTTLE.
+pub fn throttle(call: Call<'_>) -> Outcome {
+    if call.count() > MOST_WORDS {
+        return Err(Failure::Arity);
+    }
+    let (rule, quantity) = cell::throttle(&mut call.words(2))?;
+    let name = call.word(1).ok_or(Failure::Arity)?;
+    let now = clock::now();
+    let key = Key::open(call, name, Mode::Write);
+    guard::inject("key");
+    let stored = load(&key)?;
+    let (answer, write) = rule.decide(stored, quantity, now);
+    let trace = apply(&key, write);
+    drop(key);
+    trace.tell(call, name);
+    COUNTERS.cell.count(answer.verdict);
+    call.five(&cell::reply(&answer));
+    Ok(())
+}
+
+fn load(key: &Key<'_>) -> Result<Option<Stored>, Foreign> {
+    match key.kind() {
+        Type::Empty => Ok(None),
+        Type::String => {
+            let tat_ns = record::read_tat(key.string()).ok_or(error::FOREIGN_TAT)?;
+            Ok(Some(Stored { tat_ns, expiry: key.expiry() }))
+        }
+        _ => Err(error::WRONG_TYPE),
+    }
+}
+
+fn apply(key: &Key<'_>, write: Write) -> Trace {
+    let mut trace = Trace::none();
+    match write {
+        Write::Keep => {}
+        Write::Drop => return keys::drop_key(key),
+        Write::Put { tat_ns, expiry } => {
+            let (tat, end) = (Owned::signed(tat_ns), Owned::signed(expiry.get()));
+            key.set_string(tat.bytes());
+            key.expire_at(expiry);
+            trace.replicate(key.call(), Effect::Set, &[key.name(), tat.word(), PXAT.word(), end.word()]);
+        }
+    }
+    trace
+}
