@@ -13,8 +13,8 @@
 //! numbers. An expiry that cannot say so, redis-cell's or somebody's, leaves the tolerance of the call as the bound.
 //! **Size.** A string of nineteen digits.
 //!
-//! **Rounding.** Waits and resets are exact here. What remains is room / interval with both cut to whole microseconds, as
-//! redis-cell does: from about a thousand units a second on it may show more than there is. No decision rests on it.
+//! **Rounding.** Waits and resets are exact here. What remains is room / interval with both cut to whole microseconds,
+//! as redis-cell does: from about a thousand units a second on it may show more than there is. No decision rests on it.
 //! **Guarantee.** At most limit + count × T/period units in any time T; the
 //! interval is up to a nanosecond short. **To read.** ITU-T I.371, annex A: the virtual scheduling algorithm.
 
@@ -266,7 +266,9 @@ mod tests {
     proptest! {
         /// The promise: a limited call passes after its wait and not a nanosecond earlier.
         #[test]
-        fn a_wait_is_exact(limit in 1..1_000_i64, ms in 1..10_000_i64, spent in 1..1_000_i64, quantity in 1..1_000_i64) {
+        fn a_wait_is_exact(
+            limit in 1..1_000_i64, ms in 1..10_000_i64, spent in 1..1_000_i64, quantity in 1..1_000_i64
+        ) {
             let rule = Gcra::new(limit, ms * 1_000_000).unwrap();
             let stored = apply(None, rule.decide(None, spent.min(limit), at(0)).1);
             if let Some(retry_ns) = rule.decide(stored, quantity, at(0)).0.retry_ns {
@@ -279,7 +281,9 @@ mod tests {
         /// tolerance so far, the key has an expiry, and at its expiry it would have been as good as none.
         #[test]
         fn no_wait_is_longer_than_the_numbers_allow(
-            calls in proptest::collection::vec((1..50_i64, 1..5_000_000_000_i64, -3..60_i64, -1_000_000_000..90_000_000_i64), 1..60)
+            calls in proptest::collection::vec(
+                (1..50_i64, 1..5_000_000_000_i64, -3..60_i64, -1_000_000_000..90_000_000_i64), 1..60
+            )
         ) {
             let (mut us, mut stored, mut longest) = (0, None, 0);
             for (limit, interval_ns, quantity, step) in calls {
@@ -302,7 +306,8 @@ mod tests {
         /// Hostile numbers give an answer, whatever stands in the key.
         #[test]
         fn no_number_is_too_large(
-            limit in any::<i64>(), interval in any::<i64>(), quantity in any::<i64>(), tat_ns in any::<i64>(), us in any::<i64>()
+            limit in any::<i64>(), interval in any::<i64>(), quantity in any::<i64>(), tat_ns in any::<i64>(),
+            us in any::<i64>()
         ) {
             if let Some(rule) = Gcra::new(limit, interval) {
                 for expiry in [None, Some(Millis::new(us)), Some(Millis::new(i64::MAX))] {

@@ -212,6 +212,13 @@ fn what_remains_makes_sense_at_any_rate() {
     let line = Numbers { burst: 9, count: 2_000_000, period: 1 }.line("k", 1);
     assert_eq!(pair.them.ints(&line)[2], i64::MAX);
     assert_eq!(pair.us.ints(&line)[2], 9);
+    // A debt that is just short of one interval above what smaller numbers tolerate.
+    let rule = Numbers { burst: 2, count: 3, period: 1 };
+    let tat = 1_767_225_600_000_000_000 + rule.tolerance_ns() + 333_333_100;
+    for conn in [&mut pair.us, &mut pair.them] {
+        conn.good(&format!("SET n {tat} PX 4000"));
+    }
+    assert_eq!((pair.them.ints(&rule.line("n", 1))[2], pair.us.ints(&rule.line("n", 1))[2]), (-1, 0));
     // Above a thousand or so a second both may show more than there is.
     let line = Numbers { burst: 9, count: 500_250, period: 1 }.line("m", 0);
     assert_eq!((pair.them.ints(&line)[2], pair.us.ints(&line)[2]), (19, 19));

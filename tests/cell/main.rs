@@ -1,9 +1,9 @@
 //! CL.THROTTLE beside redis-cell itself: the same histories on two servers whose clocks the test holds, keys that move
 //! from one to the other, and every difference that is meant.
 //!
-//! `RL_SERVER` and `RL_MODULE` say what is under test, as for the other integration tests; `RL_CELL` may name a module of
-//! redis-cell, else scripts/cell.sh builds the published one. Without it the comparisons are skipped by name, and fail
-//! where `CI` is `true`.
+//! `RL_SERVER` and `RL_MODULE` say what is under test, as for the other integration tests; `RL_CELL` may name a module
+//! of redis-cell, else scripts/cell.sh builds the published one. Without it the comparisons are skipped by name, and
+//! fail where `CI` is `true`.
 
 #![allow(
     clippy::unwrap_used,

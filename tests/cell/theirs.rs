@@ -35,7 +35,7 @@ fn find() -> Result<PathBuf, String> {
     }
 }
 
-/// Debts below this redis-cell may forget: it cuts a key's life to whole milliseconds, and the server counts in them too.
+/// Debts below this redis-cell may forget: it cuts a key's life to whole milliseconds, and the server counts in them.
 pub const FORGOTTEN_NS: i64 = 2_000_000;
 
 /// A setup with our module and its command, and the same with redis-cell's module.

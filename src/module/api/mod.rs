@@ -67,7 +67,8 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_ReplyWithArray RedisModule_ReplyWithLongLong RedisModule_ReplyWithStringBuffer
         RedisModule_ReplyWithNull RedisModule_GetContextFlags RedisModule_GetSelectedDb RedisModule_Log
         RedisModule_RegisterNumericConfig RedisModule_RegisterBoolConfig RedisModule_LoadConfigs
-        RedisModule_RegisterInfoFunc RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong RedisModule_InfoAddFieldCString
+        RedisModule_RegisterInfoFunc RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong
+        RedisModule_InfoAddFieldCString
         RedisModule_GetRandomHexChars RedisModule_BlockClient RedisModule_UnblockClient
         RedisModule_SetDisconnectCallback RedisModule_GetBlockedClientPrivateData RedisModule_EventLoopAdd
         RedisModule_EventLoopDel RedisModule_SubscribeToServerEvent
