@@ -7,7 +7,7 @@ use std::path::Path;
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The documents whose blocks are run.
-pub const DOCUMENTS: &[&str] = &["README.md", "docs/commands.md", "docs/recipes.md"];
+pub const DOCUMENTS: &[&str] = &["README.md", "docs/commands.md", "docs/recipes.md", "docs/migrating.md"];
 
 /// What a fence says of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -64,6 +64,12 @@ fn sessions_of_the_recipes() {
     replay("docs/recipes.md");
 }
 
+/// What a fleet finds when it comes from elsewhere is what the page says.
+#[test]
+fn sessions_of_the_migration() {
+    replay("docs/migrating.md");
+}
+
 /// A program that somebody copies runs, and prints what the page says or answers HTTP as the page says.
 #[track_caller]
 fn run_programs(language: Language) {

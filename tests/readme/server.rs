@@ -13,7 +13,12 @@ const REPLACED: &[&str] = &["port", "bind", "dir", "logfile", "pidfile", "unixso
 
 /// A server with the module and nothing else.
 pub fn start() -> Server {
-    Setup::new().tcp().start()
+    start_with(std::iter::empty())
+}
+
+/// A server with the module and some settings.
+pub fn start_with<'a>(settings: impl Iterator<Item = &'a str>) -> Server {
+    settings.fold(Setup::new().tcp(), Setup::config).start()
 }
 
 /// A server with the settings of a document; it must load the module, whose path is that of the module under test.

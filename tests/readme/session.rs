@@ -1,10 +1,10 @@
 //! Sessions: what is typed behind a prompt, and what is printed below it.
 //!
 //! Behind `127.0.0.1:6379>` stand commands for redis-cli, behind `$` commands for bash. A line that starts with `#`
-//! is a remark, and `# wait 1000 ms` one that the replay obeys. Behind two spaces and `#` a printed line may have a
-//! remark of its own, which is not compared; a remark that starts with `about` lets the line's number differ by as
-//! many milliseconds as have passed since the block began, and one that starts with `varies` lets it be any number or
-//! text of its kind.
+//! is a remark, and `# wait 1000 ms` one that the replay obeys; so is `# with rl.compat-cell yes`, a setting of the
+//! server. Behind two spaces and `#` a printed line may have a remark of its own, which is not compared; a remark that
+//! starts with `about` lets the line's number differ by as many milliseconds as have passed since the block began, and
+//! one that starts with `varies` lets it be any number or text of its kind.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -109,7 +109,7 @@ pub fn replay(block: &Block) -> Result<(), String> {
 
 /// Replays a session on a server of its own.
 fn attempt(block: &Block, parts: &[Part]) -> Result<(), String> {
-    let server = server::start();
+    let server = server::start_with(block.lines.iter().filter_map(|line| line.strip_prefix("# with ")));
     let begun = Instant::now();
     for part in parts {
         thread::sleep(part.pause);
