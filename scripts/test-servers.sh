@@ -13,7 +13,7 @@ cd "$here/.."
 logs=${CARGO_TARGET_DIR:-target}/test-servers
 # Longer than this means that a test hangs.
 limit=${TEST_SERVERS_LIMIT:-20m}
-read -ra suites <<<"${SUITES:-server faults cluster}"
+read -ra suites <<<"${SUITES:-server faults cluster cell}"
 suites=("${suites[@]/#/--test=}")
 
 names=()
