@@ -147,7 +147,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn RedisModule_OnUnload(context: *mut Context) -> c_int {
     guard::run("unload", || {
-        if let Some(family) = ["rl.", "cl."].into_iter().find(|family| acl_names_command(context, family)) {
+        let mut families = ["rl."].into_iter().chain(config::compat_cell().then_some("cl."));
+        if let Some(family) = families.find(|family| acl_names_command(context, family)) {
             let rules = format!("rules of an ACL user name {family}* commands");
             log(context, c"warning", &format!("not unloaded: {rules}, take them out first or use +@rl"));
             return REFUSED;
