@@ -30,7 +30,7 @@ for target in "${targets[@]}"; do
     mkdir -p "$corpus"
     folders=("$corpus")
     [ ! -d "seeds/$target" ] || folders+=("seeds/$target")
-    options=(-seed="${FUZZ_SEED:-0}" -max_total_time="$seconds" -max_len=2048 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
+    options=(-seed="${FUZZ_SEED:-0}" -max_total_time="$seconds" -max_len=2048 -timeout=30 -rss_limit_mb=2048 -print_final_stats=1
         -artifact_prefix="target/artifacts/$target-")
     [ ! -f "$target.dict" ] || options+=(-dict="$target.dict")
     if "$built/$triple/release/$target" "${options[@]}" "${folders[@]}" >"$log" 2>&1; then
