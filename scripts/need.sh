@@ -7,37 +7,51 @@
 #   compile  what it takes to compile a server from its source: a C and a C++ compiler, make, tar, gzip, xz
 #   python   python3 with its venv module
 #   make     make
+#   deb      cargo-deb, which writes Debian packages, into the cache; prints its path on standard output
+#   node     node, 20 or later, and npm
+#   nginx    nginx with its Lua module, unpacked into the cache; prints the folder on standard output
 #
 # Says what it does on standard error. As root, or with CI=true, it does not ask; otherwise it asks before sudo.
 set -euo pipefail
 
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/redis-limiters/servers
+home=${XDG_CACHE_HOME:-$HOME/.cache}/redis-limiters
+cache=$home/servers
 
 say() { printf 'need: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 have() { command -v "$1" >/dev/null; }
 
-# install <why> <package>...
-install() {
-    local why=$1 answer
-    shift
-    have apt-get || fail "$why. There is no apt-get here: install what Debian calls $*, then try again"
-    local as_root=()
+# become_root <why> <command>: fills as_root with what makes a command run as root. Where that takes sudo, it asks first.
+become_root() {
+    local answer
+    as_root=()
     if [ "$(id -u)" -ne 0 ]; then
-        have sudo || fail "$why. As root: apt-get install --no-install-recommends $*"
+        have sudo || fail "$1. As root: $2"
         as_root=(sudo)
         if [ "${CI:-}" = true ]; then
             as_root=(sudo -n)
         else
-            printf 'need: %s. Run "sudo apt-get install --no-install-recommends %s"? [y/N] ' "$why" "$*" >&2
+            printf 'need: %s. Run "sudo %s"? [y/N] ' "$1" "$2" >&2
             # No answer, such as an end of file, is a no.
             read -r answer || answer=
             [[ $answer == [yY]* ]] || fail "nothing installed"
         fi
     fi
-    say "$why; installing $*"
-    # A broken list of a third party must not be in the way: whether the packages can be had decides.
+}
+
+# A broken list of a third party must not be in the way: whether the packages can be had decides.
+update_lists() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2 || say "apt-get update failed in part; going on"
+}
+
+# install <why> <package>...
+install() {
+    local why=$1
+    shift
+    have apt-get || fail "$why. There is no apt-get here: install what Debian calls $*, then try again"
+    become_root "$why" "apt-get install --no-install-recommends $*"
+    say "$why; installing $*"
+    update_lists
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" >&2
 }
 
@@ -126,10 +140,66 @@ need_python() { python3 -c 'import ensurepip, venv' 2>/dev/null || install "No p
 
 need_make() { have make || install "No make" make; }
 
-[ $# -gt 0 ] || fail "usage: $0 build|lint|server|compile|python|make ..."
+# Built once, into a folder named after its version, so that nothing of the user's own is replaced.
+need_deb() {
+    local version=3.8.0
+    local folder=$home/tools/cargo-deb-$version
+    if [ ! -x "$folder/bin/cargo-deb" ]; then
+        need_build
+        say "no cargo-deb $version; building it into $folder"
+        cargo install --quiet --locked --version "$version" --no-default-features --features lzma --root "$folder" cargo-deb >&2
+    fi
+    # It reads from these what a package depends on, and what it links.
+    have dpkg-shlibdeps || install "No dpkg-shlibdeps" dpkg-dev
+    printf '%s\n' "$folder/bin/cargo-deb"
+}
+
+need_node() {
+    local missing=()
+    have node || missing+=(nodejs)
+    have npm || missing+=(npm)
+    [ ${#missing[@]} -eq 0 ] || install "No ${missing[*]}" "${missing[@]}"
+    local major
+    major=$(node --version | sed -nE 's/^v([0-9]+).*/\1/p')
+    [ "${major:-0}" -ge 20 ] || fail "node is older than 20, and this distribution has no newer one: bring one to the PATH"
+}
+
+# Debian's nginx would start a service on port 80 as soon as it is installed. Unpacked it does not, and needs no root.
+need_nginx() {
+    local folder=$home/nginx
+    if [ -e /usr/sbin/nginx ] && [ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ]; then
+        folder=/
+    elif [ ! -e "$folder/complete" ]; then
+        have apt-get || fail "No nginx with Lua. There is no apt-get here: install what Debian calls libnginx-mod-http-lua"
+        say "no nginx with Lua; unpacking it into $folder"
+        rm -rf "$folder"
+        if ! unpack "$folder" libnginx-mod-http-lua; then
+            become_root "The lists of packages are missing or too old" "apt-get update"
+            update_lists
+            unpack "$folder" libnginx-mod-http-lua || fail "libnginx-mod-http-lua cannot be had here"
+        fi
+        touch "$folder/complete"
+    fi
+    printf '%s\n' "$folder"
+}
+
+# unpack <folder> <package>: the files of a package and of everything that it needs and this machine lacks.
+unpack() {
+    local folder=$1 packages package
+    packages=$(apt-get -s install --no-install-recommends "$2" 2>/dev/null | sed -n 's/^Inst \([^ ]*\).*/\1/p') || return 1
+    [ -n "$packages" ] || return 1
+    mkdir -p "$folder/packages"
+    # shellcheck disable=SC2086
+    (cd "$folder/packages" && apt-get -qq -o APT::Sandbox::User=root download $packages >&2) || return 1
+    for package in "$folder"/packages/*.deb; do
+        dpkg-deb -x "$package" "$folder" || return 1
+    done
+}
+
+[ $# -gt 0 ] || fail "usage: $0 build|lint|server|compile|python|make|deb|node|nginx ..."
 for what; do
     case $what in
-        build | lint | server | compile | python | make) "need_$what" ;;
-        *) fail "$what: not one of build, lint, server, compile, python, make" ;;
+        build | lint | server | compile | python | make | deb | node | nginx) "need_$what" ;;
+        *) fail "$what: not one of build, lint, server, compile, python, make, deb, node, nginx" ;;
     esac
 done
