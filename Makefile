@@ -28,7 +28,8 @@ RL_SERVER ?= $(default_server)
 export PORT SERVER SKIP RL_MODULE RL_MODULE_PANIC RL_SERVER
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo pictures build modules default-server test faults servers test-servers lint bench bench-server clean
+.PHONY: help run demo build modules default-server test faults servers test-servers examples lint bench bench-server
+.PHONY: pictures dist test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +92,12 @@ bench-server: build default-server ## measure a real server, the module beside i
 pictures: build default-server ## draw docs/pictures anew from what the limiters answer
 	@scripts/need.sh build python
 	python3 scripts/pictures.py
+
+dist: build ## pack the module: an archive, on Debian a package, and checksums, in target/dist
+	@scripts/dist.sh
+
+test-dist: dist default-server ## unpack, install, load and purge what `make dist` made; as root, it is installed for real
+	@scripts/test-dist.sh
 
 clean: ## remove what was built; the servers in the cache stay
 	cargo clean
