@@ -10,6 +10,8 @@ SERVERS ?=
 SKIP ?=
 # Passed on to the test runner, such as ARGS='--test server' or ARGS='promise'.
 ARGS ?=
+# The folders of examples/ whose tests `make examples` runs, with commas between.
+EXAMPLES ?= flask,express,axum,gateways
 # Passed on to bench/run.py.
 BENCH_ARGS ?=
 
@@ -64,6 +66,10 @@ ifeq ($(ARGS),)
 	python3 scripts/pictures.py --check
 endif
 
+# Each brings what it needs, into the user's cache as far as it can.
+examples: build default-server ## run the tests of examples/; EXAMPLES=flask,axum picks
+	set -e; for example in $(subst $(comma),$(space),$(EXAMPLES)); do examples/$$example/test.sh; done
+
 faults: ## plant mistakes in a copy of the engine and show that the laws catch each
 	@scripts/need.sh build python
 	python3 scripts/planted_faults.py
@@ -78,7 +84,7 @@ lint: ## check formatting, clippy's warnings and, where shellcheck is installed,
 	@scripts/need.sh build lint
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
-	@if command -v shellcheck >/dev/null; then set -x; shellcheck scripts/*.sh .ci/run; \
+	@if command -v shellcheck >/dev/null; then set -x; shellcheck scripts/*.sh examples/*/*.sh .ci/run; \
 	else echo "shellcheck is not installed: the scripts are not checked"; fi
 
 bench: ## measure the engine
