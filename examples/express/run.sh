@@ -19,8 +19,8 @@ redis=
 application=
 stop() {
     trap - EXIT INT TERM
-    [ -z "$application" ] || { kill "$application" 2>/dev/null && wait "$application" || true; }
-    [ -z "$redis" ] || { kill "$redis" 2>/dev/null && wait "$redis" || true; }
+    [ -z "$application" ] || { kill "$application" && wait "$application"; } 2>/dev/null || true
+    [ -z "$redis" ] || { kill "$redis" && wait "$redis"; } 2>/dev/null || true
     rm -rf "$data"
 }
 trap stop EXIT

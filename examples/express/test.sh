@@ -5,6 +5,7 @@ cd "$(dirname "$0")"
 export RL_MODULE=${RL_MODULE:-$PWD/../../target/release/libredis_limiters.so}
 export RL_SERVER=${RL_SERVER:-redis-server}
 [ -e "$RL_MODULE" ] || { echo "no module at $RL_MODULE: run 'make build' first, or set RL_MODULE" >&2; exit 1; }
+../../scripts/need.sh node
 copy=$(./install.sh)
 cd "$copy"
 exec node --test --test-concurrency=1 server.test.js

@@ -6,6 +6,7 @@ cd "$(dirname "$0")"
 export RL_MODULE=${RL_MODULE:-$PWD/../../target/release/libredis_limiters.so}
 export RL_SERVER=${RL_SERVER:-redis-server}
 [ -e "$RL_MODULE" ] || { echo "no module at $RL_MODULE: run 'make build' first, or set RL_MODULE" >&2; exit 1; }
+../../scripts/need.sh python
 NGINX_ROOT=$(../../scripts/need.sh nginx)
 # Without it its tests are skipped, by name.
 ENVOY=$(./install.sh) || ENVOY=
