@@ -4,6 +4,7 @@ import http.client
 import http.server
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -72,7 +73,7 @@ class Redis:
         with open(self.folder / "redis.log", "ab") as log:
             self.process = subprocess.Popen(
                 [SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder, "--save", "",
-                 "--appendonly", "no", *load], stdout=log, stderr=log)
+                 "--appendonly", "no", "--unixsocket", "redis.sock", "--unixsocketperm", "777", *load], stdout=log, stderr=log)
         until(self.answers, what="redis-server starts")
 
     def answers(self):
@@ -185,7 +186,7 @@ class Case(unittest.TestCase):
         cls.application = Application()
         cls.addClassCleanup(cls.application.server_close)
         cls.addClassCleanup(cls.application.shutdown)
-        cls.gate = Gateway(cls.folder, cls.server.port, cls.application.server_port, cls.settings)
+        cls.gate = Gateway(cls.folder, cls.server.port, cls.application.server_port, cls.settings.format(folder=folder.name))
         cls.addClassCleanup(cls.gate.stop)
 
     def setUp(self):
@@ -268,6 +269,27 @@ class Decisions(Case):
         self.assertEqual([ask("2001:db8:1:2::7").status for _ in range(11)][:10], [200] * 10)
         self.assertEqual(self.server.say("EXISTS gate:{net:20010db800010002}:api"), ":1", "a /64 is one caller")
         self.assertEqual(self.application.served, 0)
+
+
+class AsAUser(Case):
+    settings = Case.settings + '; limits.host, limits.user, limits.password = "unix:{folder}/redis.sock", "gate", "secret"'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        words = re.search(r"`(ACL SETUSER gate on [^`]*)`", (HERE / "README.md").read_text())[1]
+        assert cls.server.say(words) == "+OK", words
+
+    def test_the_user_of_the_readme(self):
+        """The permissions that the README names are enough, and a connection that has said who it is once is kept."""
+        before = self.server.connections()
+        answers = [self.gate.get("/login", ANN) for _ in range(5)] + [self.gate.get("/", ANN)]
+        self.assertEqual([a.status for a in answers], [200] * 6)
+        self.assertEqual(answers[-1].headers["RateLimit"], '"api";r=9;t=1')
+        self.assertLessEqual(self.server.connections() - before - 1, 2)
+        self.server.say("ACL SETUSER gate >changed <secret")
+        self.server.say("CLIENT KILL USER gate")
+        until(lambda: self.gate.get("/", ANN).status == 503, what="a wrong password shuts the open route")
 
 
 class Faults(Case):
