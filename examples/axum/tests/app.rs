@@ -1,5 +1,13 @@
 //! The example as its callers see it: its own process, a real Redis with the module, TCP.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may stop at the first surprise"
+)]
+
 use std::collections::HashMap;
 use std::env;
 use std::io::{Read, Write};
