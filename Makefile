@@ -31,7 +31,7 @@ export PORT SERVER SKIP RL_MODULE RL_MODULE_PANIC RL_SERVER
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo build modules default-server test faults servers test-servers examples lint bench bench-server
-.PHONY: pictures dist test-dist clean
+.PHONY: pictures dist dist-arm test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,16 @@ pictures: build default-server ## draw docs/pictures anew from what the limiters
 
 dist: build ## pack the module: an archive, on Debian a package, and checksums, in target/dist
 	@scripts/dist.sh
+
+arm := aarch64-unknown-linux-gnu
+
+# On x86_64. What comes out has been loaded in an emulator only.
+dist-arm: ## build and pack the module for aarch64, in place of this machine's
+	@scripts/need.sh build cross
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	BINDGEN_EXTRA_CLANG_ARGS_aarch64_unknown_linux_gnu=-I/usr/aarch64-linux-gnu/include \
+	cargo build --release --locked --target $(arm)
+	@RL_MODULE=$(abspath $(target))/$(arm)/release/libredis_limiters.so scripts/dist.sh
 
 test-dist: dist default-server ## unpack, install, load and purge what `make dist` made; as root, it is installed for real
 	@scripts/test-dist.sh

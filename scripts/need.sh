@@ -8,6 +8,7 @@
 #   python   python3 with its venv module
 #   make     make
 #   deb      cargo-deb, which writes Debian packages, into the cache; prints its path on standard output
+#   cross    Rust's library, a C compiler and libc's headers for aarch64
 #   node     node, 20 or later, and npm
 #   nginx    nginx with its Lua module, unpacked into the cache; prints the folder on standard output
 #
@@ -156,6 +157,15 @@ need_deb() {
     printf '%s\n' "$folder/bin/cargo-deb"
 }
 
+need_cross() {
+    local target=aarch64-unknown-linux-gnu
+    if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
+        say "no standard library of Rust for $target; asking rustup for it"
+        rustup target add "$target" >&2
+    fi
+    have aarch64-linux-gnu-gcc || install "No C compiler for aarch64" gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+}
+
 need_node() {
     local missing=()
     have node || missing+=(nodejs)
@@ -198,10 +208,10 @@ unpack() {
     done
 }
 
-[ $# -gt 0 ] || fail "usage: $0 build|lint|server|compile|python|make|deb|node|nginx ..."
+[ $# -gt 0 ] || fail "usage: $0 build|lint|server|compile|python|make|deb|cross|node|nginx ..."
 for what; do
     case $what in
-        build | lint | server | compile | python | make | deb | node | nginx) "need_$what" ;;
-        *) fail "$what: not one of build, lint, server, compile, python, make, deb, node, nginx" ;;
+        build | lint | server | compile | python | make | deb | cross | node | nginx) "need_$what" ;;
+        *) fail "$what: not one of build, lint, server, compile, python, make, deb, cross, node, nginx" ;;
     esac
 done
