@@ -224,6 +224,18 @@ fn what_remains_makes_sense_at_any_rate() {
     assert_eq!((pair.them.ints(&line)[2], pair.us.ints(&line)[2]), (19, 19));
 }
 
+/// A key of redis-cell's lives on for the rest of its last millisecond, and is then counted as less than nothing owed.
+#[test]
+fn no_more_remains_than_fits() {
+    let Some(mut pair) = Pair::start("differences::no_more_remains_than_fits") else { return };
+    let rule = Numbers { burst: 5, count: 5_000, period: 1 };
+    pair.at_us(0);
+    pair.same("k", rule, 1);
+    pair.at_us(450);
+    let line = rule.line("k", 9);
+    assert_eq!((pair.them.ints(&line)[2], pair.us.ints(&line)[2]), (7, 6));
+}
+
 /// redis-cell divides in floating point, which is some nanoseconds off where a unit takes more than a hundred days.
 #[test]
 fn an_interval_of_years_is_exact() {

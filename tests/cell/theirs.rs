@@ -75,6 +75,11 @@ impl Numbers {
         self.interval_ns() * (self.burst + 1)
     }
 
+    /// What remains when nothing is owed, as both count it.
+    pub const fn untouched(self) -> i64 {
+        (self.tolerance_ns() / 1_000) / (self.interval_ns() / 1_000)
+    }
+
     pub fn line(self, key: &str, quantity: i64) -> String {
         format!("CL.THROTTLE {key} {} {} {} {quantity}", self.burst, self.count, self.period)
     }
@@ -136,6 +141,10 @@ impl Pair {
                     them[element] = up(ns);
                 }
             }
+        }
+        // In the millisecond in which a debt has ended redis-cell may count what has passed since on top of the limit.
+        if them[0] == 1 && debt == 0 && their_state.is_some() {
+            them[2] = numbers.untouched();
         }
         // Within a microsecond of an interval redis-cell may say -1.
         them[2] = them[2].max(0);
