@@ -28,5 +28,7 @@ else
 fi
 
 RUSTFLAGS="${RUSTFLAGS:-} --cap-lints=allow" CARGO_TARGET_DIR=$folder/target cargo build --quiet --release --manifest-path "$source/Cargo.toml" >&2
-cp "$folder/target/release/libredis_cell.so" "$folder/libredis_cell.so"
+# Moved into place: a server may have the old file loaded.
+cp "$folder/target/release/libredis_cell.so" "$folder/libredis_cell.so.$$"
+mv "$folder/libredis_cell.so.$$" "$folder/libredis_cell.so"
 echo "$folder/libredis_cell.so"
