@@ -54,9 +54,13 @@ async function startApp (more = {}) {
   base = `http://127.0.0.1:${port}`
   app = spawn(process.execPath, ['server.js'], {
     env: { ...process.env, REDIS_URL: `redis://127.0.0.1:${redisPort}`, BIND: `127.0.0.1:${port}`, REDIS_DEADLINE_MS: DEADLINE_MS, ...more },
-    stdio: 'ignore'
+    stdio: ['ignore', 'ignore', 'pipe']
   })
-  await until(async () => (await get('/bucket')).status === 200, 'the application')
+  let said = ''
+  app.stderr.on('data', text => { said += text })
+  // A machine with much to do takes its time to start a process; one that has ended is not waited for.
+  await until(async () => app.exitCode !== null || (await get('/bucket')).status === 200, 'the application', 60)
+  assert.equal(app.exitCode, null, `the application ended: ${said}`)
 }
 
 async function stopApp () {
