@@ -111,10 +111,10 @@ def _own(name: str, prefix: str, refill: str, algorithm_refused: str, warm: str 
 def own() -> list[Workload]:
     """The module's four limiters."""
     return [
-        *_own("FIXED", "fx", "1000000 1h", "1 1h"),
+        *_own("FIXED", "fx", "10000 1m", "1 1h"),
         *_own("SLIDING", "sl", "20 100ms", "20 1h", "COST 20"),
-        *_own("TOKEN", "tk", "1000000 100 1s", "1 1 1h"),
-        *_own("LEAKY", "lk", "1000000 100 1s", "1 1 1h"),
+        *_own("TOKEN", "tk", "1000 100 1s", "1 1 1h"),
+        *_own("LEAKY", "lk", "1000 100 1s", "1 1 1h"),
     ]
 
 
@@ -132,14 +132,14 @@ def _lua(
 
 def lua() -> list[Workload]:
     """The same four decisions, and a fixed window of another habit, as scripts."""
-    hour = "3600000"
+    minute, hour = "60000", "3600000"
     slow = "0.000000277777777777778"
     return [
-        *_lua("Lua fixed", "fixed", "lf", ("1000000", hour), ("1", hour)),
-        *_lua("Lua fixed, checked first", "fixed_checked", "lc", ("1000000", hour), ("1", hour)),
+        *_lua("Lua fixed", "fixed", "lf", ("10000", minute), ("1", hour)),
+        *_lua("Lua fixed, checked first", "fixed_checked", "lc", ("10000", minute), ("1", hour)),
         *_lua("Lua sliding", "sliding", "ls", ("20", "100", RANDOM), ("20", hour, RANDOM), 20),
-        *_lua("Lua token", "token", "lt", ("1000000", "0.1", "1"), ("1", slow, "1")),
-        *_lua("Lua leaky", "leaky", "ll", ("1000000", "0.1", "1"), ("1", slow, "1")),
+        *_lua("Lua token", "token", "lt", ("1000", "0.1", "1"), ("1", slow, "1")),
+        *_lua("Lua leaky", "leaky", "ll", ("1000", "0.1", "1"), ("1", slow, "1")),
     ]
 
 
@@ -147,7 +147,7 @@ def cell() -> list[Workload]:
     """redis-cell's one command: a bucket of burst + 1 that gains `count` per period of seconds."""
     command = "CL.THROTTLE"
     fresh, full = f"ce:a:{RANDOM}", f"ce:r:{RANDOM}"
-    allow, deny = ("999999", "100", "1", "1"), ("0", "1", "3600", "1")
+    allow, deny = ("999", "100", "1", "1"), ("0", "1", "3600", "1")
     return [
         Workload(command, ADMITTED, (command, fresh, *allow), cell_admitted, (command, fresh, *allow)),
         Workload(command, REFUSED, (command, full, *deny), cell_refused, (command, full, *deny)),
