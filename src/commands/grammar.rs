@@ -37,6 +37,9 @@ pub const BUCKETS: Bound = Bound { name: "BUCKETS", min: 2, max: 360, why: "ever
 /// Lease holders at a time.
 pub const HOLDERS: Bound = Bound { name: "limit", min: 0, max: 100_000, why: "every holder is an entry of one key" };
 
+/// Rows of RL.TOP: no more are asked for than can be kept.
+pub const ROWS: Bound = Bound { name: "COUNT", min: 1, max: 1_000, why: "every row is memory" };
+
 /// The most units that one call may log or take out of a log.
 pub const MOST_LOGGED: u64 = 250;
 /// The most sub-windows of all rules of a whole: each is a field that the call reads.

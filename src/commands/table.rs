@@ -244,6 +244,17 @@ pub const COMMANDS: &[Command] = &[
         ..FIXED
     },
     Command {
+        name: "rl.top",
+        arity: -1,
+        flags: "readonly allow-loading allow-stale",
+        keys: Keys::None,
+        access: Access::Read,
+        args: &[option("COUNT", "rows", Kind::Integer)],
+        summary: "Lists the keys that are refused most right now.",
+        complexity: "O(N) with N the rows shown",
+        reply: "[key refused error ...]",
+    },
+    Command {
         name: "rl.help",
         arity: -1,
         flags: "fast allow-loading allow-stale",
@@ -310,6 +321,9 @@ impl Command {
         let mut names = Vec::new();
         if has("write") {
             names.push("write");
+        } else if has("readonly") && self.keys == Keys::None {
+            // It reads the server's own books, where names of keys stand that a user's patterns may hide.
+            names.push("dangerous");
         } else if has("readonly") {
             names.push("read");
         }
@@ -318,6 +332,12 @@ impl Command {
             names.push("blocking");
         }
         names.join(" ")
+    }
+
+    /// Whether it belongs to the category of the limiters, which is granted to those who may call them on their keys.
+    #[must_use]
+    pub fn is_for_callers(&self) -> bool {
+        !self.categories().contains("dangerous")
     }
 
     /// Syntax, summary and reply as lines of text.
@@ -384,5 +404,7 @@ mod tests {
         assert_eq!(categories("all"), "write slow");
         assert_eq!(categories("queue"), "write slow blocking");
         assert_eq!(categories("peek"), "read fast");
+        assert_eq!(categories("top"), "dangerous slow");
+        assert_eq!(categories("help"), "fast");
     }
 }

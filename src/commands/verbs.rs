@@ -1,7 +1,7 @@
-//! The words of RL.PEEK, RL.REFUND, RL.CHARGE and RL.ALL.
+//! The words of RL.PEEK, RL.REFUND, RL.CHARGE, RL.ALL and RL.TOP.
 
-use super::error::Fault;
-use super::grammar::{HOLDERS, MOST_LOGGED, MOST_RULES, MOST_SUB_WINDOWS};
+use super::error::{Fault, quoted};
+use super::grammar::{HOLDERS, MOST_LOGGED, MOST_RULES, MOST_SUB_WINDOWS, ROWS};
 use super::limit::{self, Form, Settings};
 use crate::engine::Rule;
 
@@ -99,6 +99,28 @@ pub fn whole<'a>(
     Ok(rules)
 }
 
+/// Rows of RL.TOP unless a call asks for more or fewer.
+const USUAL_ROWS: u64 = 10;
+
+/// Reads how many rows RL.TOP shall show.
+///
+/// # Errors
+/// The first word that is at fault.
+pub fn top<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<u64, Fault> {
+    let is_count = |word: &[u8]| word.eq_ignore_ascii_case(b"COUNT");
+    let unknown = |word| Fault::new(&format!("{} is not an option of RL.TOP, accepted: COUNT", quoted(word)));
+    let rows = match words.next() {
+        None => return Ok(USUAL_ROWS),
+        Some(word) if is_count(word) => ROWS.read(words.next())?,
+        Some(word) => return Err(unknown(word)),
+    };
+    match words.next() {
+        None => Ok(rows),
+        Some(word) if is_count(word) => Err(Fault::new("COUNT stands twice, once is enough")),
+        Some(word) => Err(unknown(word)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +187,17 @@ mod tests {
         );
         let several = [b"SLIDING".as_slice(), b"3", b"1s", b"ID", b"a b"];
         assert_eq!(spread(several.into_iter()).last(), Some(b"a b".as_slice()));
+    }
+
+    #[test]
+    fn rows_are_ten_unless_told() {
+        let rows = |text: &str| top(&mut words(text.as_bytes())).map_err(|fault| fault.text().to_owned());
+        assert_eq!(rows(""), Ok(10));
+        assert_eq!(rows("count 1000"), Ok(1_000));
+        assert_eq!(rows("COUNT 0"), Err("ERR COUNT '0' is not a whole number from 1 to 1000".into()));
+        assert_eq!(rows("COUNT"), Err("ERR COUNT is missing: a whole number from 1 to 1000".into()));
+        assert_eq!(rows("5"), Err("ERR '5' is not an option of RL.TOP, accepted: COUNT".into()));
+        assert_eq!(rows("COUNT 5 k"), Err("ERR 'k' is not an option of RL.TOP, accepted: COUNT".into()));
+        assert_eq!(rows("COUNT 5 COUNT 5"), Err("ERR COUNT stands twice, once is enough".into()));
     }
 }

@@ -4,12 +4,14 @@
 //! state that was found, so that a limiter can never meet another one's state; a [`Decision`] is the answer; a
 //! [`Write`] is what becomes of the key. Nothing here reads a clock, touches a key, allocates on a hot path or can
 //! fail: a refusal is an answer, and everything that can be wrong with words or stored bytes was sorted out before.
+//! Beside the decisions, [`heavy`] counts whom they refuse most.
 
 pub mod bucket;
 pub mod buckets;
 pub mod calendar;
 pub mod fixed;
 pub mod gcra;
+pub mod heavy;
 pub mod leaky;
 pub mod lease;
 pub mod rate;

@@ -7,10 +7,12 @@
 //! | refusal is free, replaying effects, bounded work, ALL keeps all | `traces` |
 //! | forgetting, lifetime, the clock going back | `time` |
 //! | peek is what follows, take and refund, ALL of one | `verbs` |
+//! | who is refused most: estimates within their error | `heavy` |
 //!
 //! The laws of records stand beside the records.
 
 mod budget;
+mod heavy;
 mod promise;
 mod scenes;
 mod time;

@@ -30,7 +30,7 @@ pub fn throttle(call: Call<'_>) -> Outcome {
     let trace = apply(&key, write);
     drop(key);
     trace.tell(call, name);
-    COUNTERS.cell.count(answer.verdict);
+    COUNTERS.cell.count(answer.verdict, name, now);
     call.five(&cell::reply(&answer));
     Ok(())
 }

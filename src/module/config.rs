@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::api::Context;
 use super::api::setup::{self, Numeric};
-use super::guard;
+use super::{guard, top};
 use crate::commands::limit::Settings;
 
 /// A setting and its value.
@@ -46,13 +46,14 @@ static SLIDING_MAX_LIMIT: Setting = Setting::new(c"sliding-max-limit", 100_000, 
 static QUEUE_MAX_WAITING: Setting = Setting::new(c"queue-max-waiting", 1_000, 0, 100_000);
 static QUEUE_MAX_WAITING_PER_KEY: Setting = Setting::new(c"queue-max-waiting-per-key", 100, 0, 100_000);
 static COMPAT_CELL: Switch = Switch::new(c"compat-cell");
+static TOP_SIZE: Setting = Setting::new(c"top-size", 0, 0, 1_000);
 
 /// Registers every setting and reads what the operator gave.
 ///
 /// # Errors
 /// A setting that the server refused, or values that it did not accept.
 pub fn register(context: *mut Context) -> Result<(), String> {
-    for setting in [&SLIDING_MAX_LIMIT, &QUEUE_MAX_WAITING, &QUEUE_MAX_WAITING_PER_KEY] {
+    for setting in [&SLIDING_MAX_LIMIT, &QUEUE_MAX_WAITING, &QUEUE_MAX_WAITING_PER_KEY, &TOP_SIZE] {
         setting.value.store(setting.described.default, Ordering::Relaxed);
         let data = std::ptr::from_ref(setting).cast_mut().cast::<c_void>();
         if !setup::register_setting(context, &setting.described, on_get, on_set, data) {
@@ -91,6 +92,12 @@ pub fn compat_cell() -> bool {
     COMPAT_CELL.is_on()
 }
 
+/// Whether refusals are counted by key.
+#[must_use]
+pub fn counts_by_key() -> bool {
+    TOP_SIZE.get() > 0
+}
+
 fn positive(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
@@ -113,6 +120,9 @@ unsafe extern "C" fn on_set(
         // SAFETY: the pointer registered above, to a static.
         if let Some(setting) = unsafe { data.cast_const().cast::<Setting>().as_ref() } {
             setting.value.store(value, Ordering::Relaxed);
+            if std::ptr::eq(setting, &raw const TOP_SIZE) {
+                top::restart(positive(value));
+            }
         }
     })
     .map_or(1, |()| 0)

@@ -7,7 +7,7 @@ use super::api::setup;
 use super::api::{Call, Context, ServerString, acl_names_command, log, missing, text};
 use super::info::COUNTERS;
 use super::run::{self, Outcome};
-use super::{cell, clock, config, guard, info, leases, queue};
+use super::{cell, clock, config, guard, info, leases, queue, top};
 use crate::commands::limit::Algorithm;
 use crate::commands::table;
 
@@ -46,6 +46,7 @@ handler!(on_all, COUNTERS.all.errors, |call| run::all(call));
 handler!(on_acquire, COUNTERS.lease.errors, |call| leases::acquire(call));
 handler!(on_renew, COUNTERS.other_errors, |call| leases::renew(call));
 handler!(on_release, COUNTERS.other_errors, |call| leases::release(call));
+handler!(on_top, COUNTERS.other_errors, |call| top::top(call));
 handler!(on_help, COUNTERS.other_errors, |call| run::help(call));
 handler!(on_throttle, COUNTERS.cell.errors, |call| cell::throttle(call));
 
@@ -63,6 +64,7 @@ fn handler_of(name: &str) -> Option<Handler> {
         "rl.acquire" => on_acquire,
         "rl.renew" => on_renew,
         "rl.release" => on_release,
+        "rl.top" => on_top,
         "rl.help" => on_help,
         "cl.throttle" => on_throttle,
         _ => return None,
@@ -90,6 +92,12 @@ fn load(context: *mut Context) -> Result<(), String> {
     queue::start(context)?;
     text::make_constants();
     Ok(())
+}
+
+/// Lets go of everything that is kept outside the keyspace.
+fn forget() {
+    queue::stop();
+    top::restart(0);
 }
 
 /// Called by the server when the module is loaded.
@@ -128,12 +136,12 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
             OK
         }
         Some(Err(reason)) => {
-            queue::stop();
+            forget();
             log(context, c"warning", &format!("rate limiters not loaded: {reason}"));
             REFUSED
         }
         None => {
-            queue::stop();
+            forget();
             log(context, c"warning", "rate limiters not loaded: internal error");
             REFUSED
         }
@@ -153,7 +161,7 @@ pub unsafe extern "C" fn RedisModule_OnUnload(context: *mut Context) -> c_int {
             log(context, c"warning", &format!("not unloaded: {rules}, take them out first or use +@rl"));
             return REFUSED;
         }
-        queue::stop();
+        forget();
         text::free_constants();
         OK
     })

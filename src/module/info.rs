@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis_module::raw;
 
 use super::api::setup::InfoSection;
-use super::{clock, guard, queue};
+use super::api::text::Word;
+use super::{clock, guard, queue, top};
+use crate::engine::time::Micros;
 use crate::engine::{Limiter, Verdict};
 
 /// A counter of the main thread.
@@ -50,12 +52,18 @@ impl Tally {
         Self { allowed: Counter::new(), refused: Counter::new(), never: Counter::new(), errors: Counter::new() }
     }
 
-    /// Counts a verdict.
-    pub fn count(&self, verdict: Verdict) {
+    /// Counts a verdict on a key, a refusal under the key's name as well. What was given back or booked is no decision.
+    pub fn count(&self, verdict: Verdict, name: Word<'_>, now: Micros) {
         match verdict {
             Verdict::Allow { .. } => self.allowed.bump(),
-            Verdict::Deny { .. } => self.refused.bump(),
-            Verdict::Never => self.never.bump(),
+            Verdict::Deny { .. } => {
+                self.refused.bump();
+                top::refused(name, now);
+            }
+            Verdict::Never => {
+                self.never.bump();
+                top::refused(name, now);
+            }
             Verdict::Returned { .. } | Verdict::Booked { .. } => {}
         }
     }

@@ -62,7 +62,7 @@ pub fn acquire(call: Call<'_>) -> Outcome {
     }
     drop(key);
     trace.tell(call, name);
-    COUNTERS.lease.count(decision.verdict);
+    COUNTERS.lease.count(decision.verdict, name, now);
     call.array(6);
     for element in reply::five(&decision) {
         call.integer(element);

@@ -12,3 +12,4 @@ mod leases;
 mod queue;
 mod replicate;
 mod run;
+mod top;

@@ -192,7 +192,7 @@ pub fn queue(call: Call<'_>) -> Outcome {
     let trace = keys::apply(&key, &rule, &write, now);
     drop(key);
     trace.tell(call, name);
-    COUNTERS.queue.count(decision.verdict);
+    COUNTERS.queue.count(decision.verdict, name, now);
     let mut five = reply::five(&decision);
     let client =
         line.filter(|_| stays).and_then(|line| Some((line, Blocked::block(&call, on_reply, on_free, on_gone)?)));

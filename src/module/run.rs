@@ -9,14 +9,14 @@ use super::api::key::{Key, Mode};
 use super::info::COUNTERS;
 use super::keys::{self, Foreign};
 use super::replicate::Trace;
-use super::{clock, config, guard};
+use super::{clock, config, guard, top};
 use crate::commands::error::Fault;
 use crate::commands::limit::{self, Algorithm, Form};
 use crate::commands::table;
 use crate::commands::verbs::{self, Look};
 use crate::commands::{lease, reply};
 use crate::engine::lease::Acquire;
-use crate::engine::{self, Ask, Rule, Verb, Verdict, Write};
+use crate::engine::{self, Ask, Rule, Verb, Write};
 
 /// Why a call is answered with an error.
 pub enum Failure {
@@ -57,9 +57,7 @@ pub type Outcome = Result<(), Failure>;
 /// RL.FIXED, RL.SLIDING, RL.TOKEN, RL.LEAKY.
 pub fn decide(call: Call<'_>, algorithm: Algorithm) -> Outcome {
     let rule = limit::rule(algorithm, Form::Decide, config::settings(), &mut call.words(2))?;
-    let verdict = one(call, Verb::Decide, &rule)?;
-    COUNTERS.of(&rule.limiter).count(verdict);
-    Ok(())
+    one(call, Verb::Decide, &rule)
 }
 
 /// RL.REFUND.
@@ -79,7 +77,7 @@ pub fn charge(call: Call<'_>) -> Outcome {
 }
 
 /// One question to one limiter, answered and replied to. States and writes are large, so they stay where they are made.
-fn one(call: Call<'_>, verb: Verb, rule: &Rule<'_>) -> Result<Verdict, Failure> {
+fn one(call: Call<'_>, verb: Verb, rule: &Rule<'_>) -> Outcome {
     let name = call.word(1).ok_or(Failure::Arity)?;
     let now = clock::now();
     let key = Key::open(call, name, Mode::Write);
@@ -91,8 +89,9 @@ fn one(call: Call<'_>, verb: Verb, rule: &Rule<'_>) -> Result<Verdict, Failure> 
     let trace = keys::apply(&key, rule, write, now);
     drop(key);
     trace.tell(call, name);
+    COUNTERS.of(&rule.limiter).count(decision.verdict, name, now);
     call.five(&reply::five(decision));
-    Ok(decision.verdict)
+    Ok(())
 }
 
 /// RL.PEEK.
@@ -144,9 +143,13 @@ pub fn all(call: Call<'_>) -> Outcome {
     let traces: Vec<Trace> =
         opened.iter().zip(&answers).map(|((key, rule, _), (_, write))| keys::apply(key, rule, write, now)).collect();
     drop(opened);
-    for (index, trace) in traces.iter().enumerate() {
+    for (index, (trace, (decision, _))) in traces.iter().zip(&answers).enumerate() {
         if let Some(name) = call.word(1 + index * 2) {
             trace.tell(call, name);
+            // Of a refused whole the rules that refuse, of an allowed one none.
+            if !decision.verdict.is_allow() {
+                top::refused(name, now);
+            }
         }
     }
     let verdicts = answers.iter().map(|(decision, _)| decision.verdict);

@@ -22,6 +22,7 @@ const COMMANDS: &[&str] = &[
     "rl.acquire",
     "rl.renew",
     "rl.release",
+    "rl.top",
     "rl.help",
 ];
 

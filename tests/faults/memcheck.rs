@@ -80,6 +80,14 @@ fn no_invalid_access_and_nothing_lost() {
         "INFO everything",
         "RL.SLIDING big 1000 1h COST 250",
         "RL.REFUND big SLIDING 1000 1h COST 249",
+        "CONFIG SET rl.top-size 2",
+        "RL.FIXED one 0 1h",
+        "RL.FIXED two 0 1h",
+        "RL.FIXED three 0 1h",
+        "RL.TOP",
+        "CONFIG SET rl.top-size 1000",
+        "RL.FIXED one 0 1h",
+        "RL.TOP COUNT 5",
         "DEBUG RELOAD",
     ] {
         pipe.run(line);

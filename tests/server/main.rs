@@ -32,6 +32,7 @@ mod queue_line;
 mod races;
 mod replicas;
 mod settings;
+mod top;
 mod traces;
 mod verbs;
 mod workload;

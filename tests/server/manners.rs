@@ -106,6 +106,9 @@ fn command_info_gives_flags_arity_and_keys() {
             known.name
         );
     }
+    let top = command_info(&mut conn, "rl.top");
+    assert_eq!(sorted(&top.list()[2]), sorted_words(&["loading", "module", "readonly", "stale"]));
+    assert_eq!((top.list()[1].int(), top.list()[3].int()), (-1, 0), "RL.TOP has no key");
     let help = command_info(&mut conn, "rl.help");
     let flags = sorted(&help.list()[2]);
     assert!(!flags.contains(&"write".to_owned()), "RL.HELP writes nothing: {flags:?}");
@@ -129,9 +132,12 @@ fn command_info_gives_acl_categories() {
         let categories = sorted(&command_info(&mut conn, known.name).list()[6]);
         assert_eq!(categories, sorted_words(&[known.categories, own].concat()), "categories of {}", known.name);
     }
+    let top = sorted(&command_info(&mut conn, "rl.top").list()[6]);
+    assert_eq!(top, ["@dangerous", "@slow"], "categories of rl.top");
     if !own.is_empty() {
         let mut listed = sorted(&conn.good("ACL CAT rl"));
         listed.retain(|name| name != "rl.help");
+        assert!(!listed.contains(&"rl.top".to_owned()), "names of keys are not for everybody who may call a limiter");
         assert_eq!(listed, sorted_words(&COMMANDS.iter().map(|known| known.name).collect::<Vec<_>>()));
     }
 }
@@ -155,6 +161,7 @@ fn command_docs_give_arguments() {
         ("rl.renew", "key lease id"),
         ("rl.release", "key id"),
         ("rl.queue", "key capacity rate period max-wait COST"),
+        ("rl.top", "COUNT rows"),
         ("rl.help", "command"),
     ] {
         let docs = conn.good(&format!("COMMAND DOCS {name}"));

@@ -7,8 +7,12 @@ use crate::harness::{Server, Setup, module_path};
 use crate::info;
 
 /// Each setting with its default.
-const SETTINGS: &[(&str, i64)] =
-    &[("rl.sliding-max-limit", 100_000), ("rl.queue-max-waiting", 1000), ("rl.queue-max-waiting-per-key", 100)];
+const SETTINGS: &[(&str, i64)] = &[
+    ("rl.sliding-max-limit", 100_000),
+    ("rl.queue-max-waiting", 1000),
+    ("rl.queue-max-waiting-per-key", 100),
+    ("rl.top-size", 0),
+];
 
 fn config(conn: &mut Conn, name: &str) -> i64 {
     conn.good(&format!("CONFIG GET {name}")).field(name).unwrap_or_else(|| panic!("no setting {name}")).int()

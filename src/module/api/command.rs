@@ -154,7 +154,7 @@ fn categorise(handle: *mut raw::RedisModuleCommand, command: &Command) {
     let (set, add) = unsafe { (raw::RedisModule_SetCommandACLCategories, raw::RedisModule_AddACLCategory) };
     let Some(set) = set else { return };
     let mut names = command.categories();
-    if add.is_some() {
+    if add.is_some() && command.is_for_callers() {
         names = format!("{names} {CATEGORY}");
     }
     let names = CString::new(names).unwrap_or_default();
