@@ -87,6 +87,8 @@ class Counter:
         try:
             self.client = self.server.client()
             self.client.call("DEBUG", "SET-ACTIVE-EXPIRE", "0")
+            if options.top_size is not None:
+                self.client.call("CONFIG", "SET", "rl.top-size", options.top_size)
             self.hashes = workloads.load_scripts(self.client)
             self.facts = machine.facts(self.client, options.modules)
         except BaseException:
@@ -230,6 +232,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pipeline", type=int, default=32)
     parser.add_argument("--keys", type=int, default=1000)
     parser.add_argument("--new-keys", action="store_true", help="the paths that create keys too")
+    parser.add_argument("--top-size", type=int, metavar="N", help="set rl.top-size, so that refusals are counted by key")
     parser.add_argument("--only", help="a regular expression of titles; GET and INCR are always among them")
     parser.add_argument("--functions", type=int, default=0, metavar="N", help="show the N dearest functions of each")
     parser.add_argument(
