@@ -10,6 +10,9 @@ set -eu
 version=0.2.2
 folder=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/redis-limiters/cell}
 mkdir -p "$folder"
+# One builder at a time: the source is laid out anew.
+exec 9> "$folder/.lock"
+flock 9
 
 if [ -n "${CELL_SOURCE:-}" ]; then
     source=$CELL_SOURCE
