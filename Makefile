@@ -31,10 +31,10 @@ export PORT SERVER SKIP RL_MODULE RL_MODULE_PANIC RL_SERVER
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo build modules default-server test faults servers test-servers examples lint bench bench-server
-.PHONY: pictures dist dist-arm test-dist clean
+.PHONY: pictures test-monitoring dist dist-arm test-dist clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## build, then start a server with the module in the foreground on PORT (6379); SERVER= picks the binary
 	@scripts/run.sh
@@ -69,6 +69,10 @@ endif
 # Each brings what it needs, into the user's cache as far as it can.
 examples: build default-server ## run the tests of examples/; EXAMPLES=flask,axum picks
 	set -e; for example in $(subst $(comma),$(space),$(EXAMPLES)); do examples/$$example/test.sh; done
+
+test-monitoring: modules default-server ## scrape a server with Prometheus: the queries of monitoring/ and its alerts
+	@scripts/need.sh python
+	python3 monitoring/test.py
 
 faults: ## plant mistakes in a copy of the engine and show that the laws catch each
 	@scripts/need.sh build python
