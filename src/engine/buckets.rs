@@ -14,6 +14,9 @@ use super::{Ask, Change, Decision, Verdict, Write, moved_expiry};
 /// Fields beyond which the two oldest merge.
 pub const MOST_FIELDS: usize = 720;
 
+/// The latest end of a sub-window: thirteen digits.
+const LATEST_END_MS: i64 = 9_999_999_999_999;
+
 /// The most units of one field: sixteen digits.
 pub const MOST_UNITS: u64 = 9_999_999_999_999_999;
 
@@ -59,7 +62,7 @@ impl Buckets {
     /// The end of the sub-window that `now` lies in.
     fn present_end(&self, now: Millis) -> Millis {
         let step = self.period.part_ceil_ms(self.parts).max(1);
-        Millis::new(now.get() - now.get().rem_euclid(step) + step)
+        Millis::new((now.get() - now.get().rem_euclid(step) + step).min(LATEST_END_MS))
     }
 
     /// Until a sub-window no longer weighs.

@@ -360,3 +360,26 @@ fn what_is_left_of_leases_has_an_expiry() {
         conn.expect("PTTL k -> 3500000..7200001");
     }
 }
+
+/// Protects keys from the end of the sixteen digits, in the year 2286: what is written there is read again.
+#[test]
+fn what_is_written_at_the_end_of_the_clock_is_read_again() {
+    let Some(setup) = Setup::held("verbs::what_is_written_at_the_end_of_the_clock_is_read_again") else { return };
+    let server = setup.start();
+    let mut conn = server.conn();
+    server.clock().set_us(9_994_685_779_376_384 - 1_767_225_600_000_000);
+    conn.expect(
+        r#"
+        RL.ACQUIRE a 5 3650d ID x -> 1 5 4 0 * x
+        RL.ACQUIRE a 5 1s -> 1 5 3 0 * *
+        RL.RENEW a 3650d x -> 1
+        RL.RELEASE a x -> 1
+        RL.SLIDING b 100 3650d BUCKETS 3 -> 1 100 99 0 *
+        RL.SLIDING b 100 3650d BUCKETS 3 -> 1 100 98 0 *
+        RL.SLIDING l 100 3650d -> 1 100 99 0 *
+        RL.SLIDING l 100 3650d COST 3 -> 1 100 96 0 *
+        RL.TOKEN t 100 1 3650d -> 1 100 99 0 *
+        RL.TOKEN t 100 1 3650d -> 1 100 98 0 *
+        "#,
+    );
+}

@@ -377,7 +377,9 @@ impl Drop for Range<'_, '_> {
 /// Microseconds as a score: integers of sixteen digits are below 2^54 and those of this century exact.
 #[expect(clippy::cast_precision_loss, reason = "whole microseconds up to the year 2255 are exact")]
 const fn score_of(us: i64) -> f64 {
-    us as f64
+    /// The latest instant that is a score of sixteen digits: the one after it would be rounded to seventeen.
+    const LATEST: i64 = Micros::LATEST.get() - 1;
+    if us > LATEST { LATEST as f64 } else { us as f64 }
 }
 
 /// A score that is an instant.
