@@ -321,8 +321,9 @@ fn assert_lifetime(key: &Key, rule: &Rule<'_>, decision: &Decision, write: &Writ
         }
         _ => now.ceil_ms_after(reset),
     };
-    // Half as far away as an expiry may be is always far enough.
-    let least = needed.min(now.floor_ms().plus_ceil(Span::from_ms(LONGEST_MS / 2)));
+    // What no expiry covers is left alone while half of the longest is left.
+    let half = now.floor_ms().plus_ceil(Span::from_ms(LONGEST_MS / 2));
+    let least = if reset.ceil_ms() > LONGEST_MS { half } else { needed };
     // A key with nothing left to remember may go at once.
     assert!(expiry >= least || reset == Span::ZERO, "{rule:?} {decision:?} {expiry:?} {least:?}");
     if let Write::Put(_, Some(at)) = write {

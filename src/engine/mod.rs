@@ -211,9 +211,9 @@ pub enum Change {
 /// When a key that must be remembered for `needed` from now shall expire, if its expiry has to move for that.
 ///
 /// A key that already lives long enough is left alone, and so is one that need not be remembered any more; otherwise it
-/// gets `slack` on top, so that a busy key moves its expiry once in a while instead of at every call. An expiry half as
-/// far away as one may be is always long enough: no expiry covers the largest debts, and without this every refusal
-/// would move theirs by the moment that has passed.
+/// gets `slack` on top, so that a busy key moves its expiry once in a while instead of at every call. What is needed
+/// for longer than an expiry may be away is covered by none; there half of that way is enough, or every refusal would
+/// move the expiry by the moment that has passed.
 #[must_use]
 pub fn moved_expiry(
     current: Option<Millis>,
@@ -222,7 +222,8 @@ pub fn moved_expiry(
     slack: impl FnOnce() -> Span,
 ) -> Option<Millis> {
     let at_least = now.ceil_ms_after(needed);
-    let long_enough = at_least.min(now.floor_ms().plus_ceil(Span::from_ms(LONGEST_MS / 2)));
+    let long_enough =
+        if needed.ceil_ms() > LONGEST_MS { now.floor_ms().plus_ceil(Span::from_ms(LONGEST_MS / 2)) } else { at_least };
     match current {
         Some(current) if current >= long_enough || needed == Span::ZERO => None,
         _ => Some(at_least.plus_ceil(slack()).at_most_longest_after(now.floor_ms())),

@@ -163,9 +163,10 @@ impl Sides {
             (None, None) => self.model.exists(now_us, key),
             (Some(entry), None) => entry.expiry.is_some() && !self.keyspace.keys.has_expired(key, now_ms),
             // One millisecond for the rounding of either part. What is as good as absent by any reading of the clock
-            // needs no time to live, and half of the longest time to live, from any of them, is always long enough.
+            // needs no time to live. A debt that no time to live covered when it was booked has half of the longest;
+            // here it is not known which ones those were.
             (Some(entry), Some((first, last))) => {
-                let first = first.min(LONGEST_MS / 2);
+                let first = if first - now_ms > LONGEST_MS / 2 { LONGEST_MS / 2 } else { first };
                 let needed = first > self.highest_us / 1_000 + 1;
                 entry.expiry.is_none_or(|at| at < first && needed || at > last + 2)
             }
