@@ -107,7 +107,8 @@ local function wrong_word(name, word, accepted)
     if word then
         return nil, name .. ' ' .. shown(word) .. ' is not ' .. accepted
     end
-    return nil, name .. ' is missing: ' .. accepted
+    -- An option is there when its value is not.
+    return nil, name .. (find(name, '^%u') and ' has no value: ' or ' is missing: ') .. accepted
 end
 
 -- Plain decimal digits without sign, space or leading zero, up to `digits` of them.

@@ -22,10 +22,12 @@ impl Fault {
         Self(format!("ERR {name} {} is not {accepted}", quoted(word)))
     }
 
-    /// A word that is missing.
+    /// A word that is missing: one that stands in a place of its own, or behind the option that it is called after.
     #[must_use]
     pub fn missing(name: &str, accepted: &str) -> Self {
-        Self(format!("ERR {name} is missing: {accepted}"))
+        let option = name.starts_with(|first: char| first.is_ascii_uppercase());
+        let what = if option { "has no value" } else { "is missing" };
+        Self(format!("ERR {name} {what}: {accepted}"))
     }
 
     /// The same mistake, and a hint.

@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(text(&fault), "ERR rate '0' is not a whole number from 1 to 999999999999999");
         assert_eq!(
             text(&COST.read(None).unwrap_err()),
-            "ERR COST is missing: a whole number from 0 to 999999999999999"
+            "ERR COST has no value: a whole number from 0 to 999999999999999"
         );
     }
 

@@ -39,7 +39,7 @@ pub fn peek<'a>(settings: Settings, words: &mut impl Iterator<Item = &'a [u8]>) 
         let limit = HOLDERS.read(words.next())?;
         return match words.next() {
             None => Ok(Look::Leases(limit)),
-            Some(word) => Err(Fault::word("option", word, "accepted behind LEASE limit, nothing is")),
+            Some(word) => Err(Fault::word("option", word, "accepted: LEASE takes a limit and nothing else")),
         };
     }
     let mut words = first.into_iter().chain(words);
@@ -60,7 +60,8 @@ pub fn whole<'a>(
 ) -> Result<Vec<Rule<'a>>, Fault> {
     let count = arguments.len();
     if !count.is_multiple_of(2) {
-        return Err(Fault::new("the last key has no rule: RL.ALL takes a rule behind every key"));
+        let fault = Fault::new("the last key has no rule: RL.ALL takes a rule behind every key");
+        return Err(fault.with_hint(ONE_ARGUMENT));
     }
     if count / 2 > MOST_RULES {
         return Err(Fault::new(&format!("{} rules are more than {MOST_RULES}, the most in one call", count / 2)));
@@ -81,7 +82,7 @@ pub fn whole<'a>(
     }
     keys.sort_unstable();
     if let Some(twice) = keys.iter().zip(keys.iter().skip(1)).find(|(one, next)| one == next) {
-        return Err(Fault::word("key", twice.0, "there once: a key takes one rule per call"));
+        return Err(Fault::new(&format!("key {} stands there twice: a key takes one rule per call", quoted(twice.0))));
     }
     let logged = rules.iter().map(limit::logged).sum::<u64>();
     if logged > MOST_LOGGED {
@@ -137,11 +138,13 @@ mod tests {
         assert_eq!(all(&["a", "FIXED 1 1s", "b", "TOKEN 1 1 1s COST 2"]), Ok(2));
         assert_eq!(
             all(&["a", "FIXED 1 1s", "a", "FIXED 2 1s"]),
-            Err("ERR key 'a' is not there once: a key takes one rule per call".into())
+            Err("ERR key 'a' stands there twice: a key takes one rule per call".into())
         );
         assert_eq!(
             all(&["a", "FIXED 1 1s", "b"]),
-            Err("ERR the last key has no rule: RL.ALL takes a rule behind every key".into())
+            Err("ERR the last key has no rule: RL.ALL takes a rule behind every key; \
+                 in RL.ALL a rule is one argument, such as \"FIXED 5 1m\""
+                .into())
         );
         assert_eq!(
             all(&["a", "FIXED", "5", "1m"]),
@@ -195,7 +198,7 @@ mod tests {
         assert_eq!(rows(""), Ok(10));
         assert_eq!(rows("count 1000"), Ok(1_000));
         assert_eq!(rows("COUNT 0"), Err("ERR COUNT '0' is not a whole number from 1 to 1000".into()));
-        assert_eq!(rows("COUNT"), Err("ERR COUNT is missing: a whole number from 1 to 1000".into()));
+        assert_eq!(rows("COUNT"), Err("ERR COUNT has no value: a whole number from 1 to 1000".into()));
         assert_eq!(rows("5"), Err("ERR '5' is not an option of RL.TOP, accepted: COUNT".into()));
         assert_eq!(rows("COUNT 5 k"), Err("ERR 'k' is not an option of RL.TOP, accepted: COUNT".into()));
         assert_eq!(rows("COUNT 5 COUNT 5"), Err("ERR COUNT stands twice, once is enough".into()));

@@ -227,7 +227,7 @@ fn the_reply_is_an_array_of_rows_for_everybody() {
         EXEC -> [[k12 12 0]]
         RL.TOP COUNT 0 -> ERR*COUNT '0' is not a whole number from 1 to 1000
         RL.TOP COUNT 1001 -> ERR*COUNT '1001' is not a whole number from 1 to 1000
-        RL.TOP COUNT -> ERR*COUNT is missing
+        RL.TOP COUNT -> ERR*COUNT has no value
         RL.TOP 5 -> ERR*'5' is not an option of RL.TOP, accepted: COUNT
         RL.TOP COUNT 5 COUNT 5 -> ERR*COUNT stands twice
         ",
