@@ -13,22 +13,26 @@ case $machine in
     *AArch64*) cpu=aarch64 deb_cpu=arm64 ;;
     *) echo "$module is for $machine, which has no name here" >&2; exit 1 ;;
 esac
-# Every file is as old as the commit; outside of a repository, as the changelog.
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
+# Every file is as old as the commit.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
 dist=target/dist
 name=redis-limiters-$version-$cpu-linux
 rm -rf "$dist"
-mkdir -p "$dist/$name/docs" "$dist/$name/functions"
+mkdir -p "$dist/$name"
 
 # A stripper for the module's own kind of machine.
 tools="" target=()
 [ "$(uname -m)" = "$cpu" ] || { tools=$cpu-linux-gnu- target=(--target "$cpu-unknown-linux-gnu"); }
 "${tools}strip" --strip-unneeded --remove-section .comment -o "$dist/$name/libredis_limiters.so" "$module"
 chmod 755 "$dist/$name/libredis_limiters.so"
-install -m 644 README.md CHANGELOG.md LICENSE redis.conf.example "$dist/$name"
-install -m 644 docs/*.md "$dist/$name/docs"
-install -m 644 functions/rl.lua functions/README.md "$dist/$name/functions"
+# What the README leads to, as far as it is kept: what was built or fetched in these folders stays out.
+parts=(README.md CHANGELOG.md CONTRIBUTING.md LICENSE Dockerfile redis.conf.example docs functions examples monitoring bench .github)
+git ls-files -- "${parts[@]}" | while read -r file; do
+    mode=644
+    [ ! -x "$file" ] || mode=755
+    install -D -m "$mode" "$file" "$dist/$name/$file"
+done
 sums=$(cd "$dist/$name" && find . -type f -printf '%P\n' | sort | xargs sha256sum)
 printf '%s\n' "$sums" >"$dist/$name/SHA256SUMS"
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=ustar \

@@ -53,6 +53,9 @@ unpacked=$(echo "$place"/redis-limiters-*/)
 for file in README.md LICENSE CHANGELOG.md redis.conf.example docs/commands.md functions/rl.lua libredis_limiters.so; do
     [ -s "$unpacked/$file" ] || fail "the archive lacks $file"
 done
+while read -r link; do
+    [ -e "$unpacked/$link" ] || fail "the archive's README leads to $link, which is not in it"
+done < <(grep -oE '\]\([^)#]+' "$unpacked/README.md" | cut -c3- | grep -v '^https\?:')
 ! nm "$unpacked/libredis_limiters.so" 2>/dev/null | grep -q . || fail "the module is not stripped"
 ok "the archive is complete, and its checksums are right"
 loads "$unpacked/libredis_limiters.so"
