@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Starts a Redis with the module, an application that says "hello", and nginx as in nginx.conf; Ctrl-C ends all.
 #
-#   RL_SERVER    redis-server, 7.0 or later      default: redis-server
+#   RL_SERVER    redis-server, 7.0 or later      default: the one on the PATH, else that of `make run`
 #   RL_MODULE    libredis_limiters.so            default: the one that `make build` leaves
 #   PORT         where nginx listens             default: 8080
 #   REDIS_PORT   where Redis listens             default: 6396
 set -euo pipefail
 cd "$(dirname "$0")"
 module=${RL_MODULE:-$PWD/../../target/release/libredis_limiters.so}
-server=${RL_SERVER:-redis-server}
+# Else the one that `make run` fetched.
+cached=${XDG_CACHE_HOME:-$HOME/.cache}/redis-limiters/servers/redis-7.0/redis-server
+server=${RL_SERVER:-$(command -v redis-server || echo "$cached")}
 port=${REDIS_PORT:-6396}
 [ -e "$module" ] || { echo "no module at $module: run 'make build' first, or set RL_MODULE" >&2; exit 1; }
 command -v "$server" >/dev/null || { echo "no $server: set RL_SERVER to a redis-server" >&2; exit 1; }
