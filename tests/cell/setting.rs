@@ -77,7 +77,7 @@ fn the_command_introduces_itself() {
         assert_eq!(help.list()[2].to_string(), "    reply: limited limit remaining retry_after reset_after");
     }
     assert!(conn.good("RL.HELP").to_string().contains(lines));
-    assert!(conn.error("RL.HELP nothing").ends_with("RL.RELEASE, RL.HELP, CL.THROTTLE"));
+    assert!(conn.error("RL.HELP nothing").ends_with("RL.RELEASE, RL.TOP, RL.HELP, CL.THROTTLE"));
 }
 
 #[test]
