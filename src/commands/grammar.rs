@@ -43,7 +43,7 @@ pub const ROWS: Bound = Bound { name: "COUNT", min: 1, max: 1_000, why: "every r
 /// The most units that one call may log or take out of a log.
 pub const MOST_LOGGED: u64 = 250;
 /// The most sub-windows of all rules of a whole: each is a field that the call reads.
-pub const MOST_SUB_WINDOWS: u64 = 5_760;
+pub const MOST_SUB_WINDOWS: u64 = 3_600;
 /// The most rules in a whole.
 pub const MOST_RULES: usize = 64;
 /// The most ids in one call.

@@ -166,10 +166,10 @@ mod tests {
         let buckets = |count: usize| -> Vec<_> {
             keys.iter().take(count).flat_map(|key| [key.as_str(), "SLIDING 9 1h BUCKETS 360"]).collect()
         };
-        assert_eq!(all(&buckets(16)), Ok(16));
+        assert_eq!(all(&buckets(10)), Ok(10));
         assert_eq!(
-            all(&buckets(17)),
-            Err("ERR BUCKETS of all rules are 6120 and above 5760, the most that one call may read, \
+            all(&buckets(11)),
+            Err("ERR BUCKETS of all rules are 3960 and above 3600, the most that one call may read, \
                  use fewer per rule"
                 .into())
         );

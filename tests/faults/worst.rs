@@ -297,7 +297,7 @@ fn the_most_rules() {
         table.measure(&format!("{label}, COST 3 each, admitted"), rounds, &units, 1);
     }
     table.measure(&format!("{label}, limit 1000, refused"), rounds, &all("s", "SLIDING 1000 1h COST 3"), 0);
-    for (count, key, parts) in [(16, "b", 360), (64, "n", 90), (64, "w", 360)] {
+    for (count, key, parts) in [(10, "b", 360), (60, "n", 60), (64, "w", 360)] {
         for n in 0..count {
             for write in hash(&format!("{key}{n}"), sub_windows(now / 1000, parts)) {
                 table.pipe.call(&write);
@@ -305,14 +305,14 @@ fn the_most_rules() {
         }
     }
     let rounds = rounds / 3;
-    for (count, key, parts) in [(16, "b", 360), (64, "n", 90)] {
+    for (count, key, parts) in [(10, "b", 360), (60, "n", 60)] {
         let (label, rule) = (format!("ALL of {count} BUCKETS {parts}"), format!("1h BUCKETS {parts}"));
         let admitted = first(count, key, &format!("SLIDING 999999999 {rule}"));
         table.measure(&format!("{label}, admitted"), rounds, &admitted, 1);
         table.measure(&format!("{label}, refused"), rounds, &first(count, key, &format!("SLIDING 5 {rule}")), 0);
     }
     // What a larger BUCKETS left behind is read as well, until it no longer weighs.
-    table.measure("ALL of 64 with 360 fields each, refused", rounds, &all("w", "SLIDING 5 1h BUCKETS 90"), 0);
+    table.measure("ALL of 64 with 360 fields each, refused", rounds, &all("w", "SLIDING 5 1h BUCKETS 56"), 0);
 }
 
 /// A hundred thousand leases, running or ended, and two hundred and fifty ids at once.
