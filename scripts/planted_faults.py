@@ -152,7 +152,7 @@ FAULTS = [
         "time to live too short: a debt under slower numbers outlives its key",
         "src/engine/mod.rs",
         "pub fn moved_expiry(",
-        "if current >= at_least ||",
+        "if current >= long_enough ||",
         "if current >= now.floor_ms() ||",
     ),
     Fault(
