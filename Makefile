@@ -88,7 +88,7 @@ lint: ## check formatting, clippy's warnings and, where shellcheck is installed,
 	@scripts/need.sh build lint
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
-	@if command -v shellcheck >/dev/null; then set -x; shellcheck scripts/*.sh examples/*/*.sh .ci/run; \
+	@if command -v shellcheck >/dev/null; then set -x; shellcheck scripts/*.sh examples/*.sh examples/*/*.sh .ci/run; \
 	else echo "shellcheck is not installed: the scripts are not checked"; fi
 
 bench: ## measure the engine

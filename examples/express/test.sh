@@ -2,9 +2,8 @@
 # Real processes only: node, Redis with the module, requests over TCP. RL_SERVER and RL_MODULE as for run.sh.
 set -euo pipefail
 cd "$(dirname "$0")"
-export RL_MODULE=${RL_MODULE:-$PWD/../../target/release/libredis_limiters.so}
-export RL_SERVER=${RL_SERVER:-redis-server}
-[ -e "$RL_MODULE" ] || { echo "no module at $RL_MODULE: run 'make build' first, or set RL_MODULE" >&2; exit 1; }
+# shellcheck source=examples/redis.sh
+source ../redis.sh
 ../../scripts/need.sh node
 copy=$(./install.sh)
 cd "$copy"

@@ -1,40 +1,18 @@
 #!/usr/bin/env bash
 # Starts a Redis with the module, an application that says "hello", and nginx as in nginx.conf; Ctrl-C ends all.
 #
-#   RL_SERVER    redis-server, 7.0 or later      default: the one on the PATH, else that of `make run`
-#   RL_MODULE    libredis_limiters.so            default: the one that `make build` leaves
+#   RL_SERVER, RL_MODULE                       see ../redis.sh
 #   PORT         where nginx listens             default: 8080
 #   REDIS_PORT   where Redis listens             default: 6396
 set -euo pipefail
 cd "$(dirname "$0")"
-module=${RL_MODULE:-$PWD/../../target/release/libredis_limiters.so}
-# Else the one that `make run` fetched.
-cached=${XDG_CACHE_HOME:-$HOME/.cache}/redis-limiters/servers/redis-7.0/redis-server
-server=${RL_SERVER:-$(command -v redis-server || echo "$cached")}
+# shellcheck source=examples/redis.sh
+source ../redis.sh
 port=${REDIS_PORT:-6396}
-[ -e "$module" ] || { echo "no module at $module: run 'make build' first, or set RL_MODULE" >&2; exit 1; }
-command -v "$server" >/dev/null || { echo "no $server: set RL_SERVER to a redis-server" >&2; exit 1; }
 root=$(../../scripts/need.sh nginx)
 [ "$root" != / ] || root=
 
-data=$(mktemp -d)
-pids=()
-stop() {
-    trap - EXIT INT TERM
-    [ ${#pids[@]} -eq 0 ] || { kill "${pids[@]}" 2>/dev/null || true; wait "${pids[@]}" 2>/dev/null || true; }
-    rm -rf "$data"
-}
-trap stop EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-"$server" --port "$port" --bind 127.0.0.1 --dir "$data" --save "" --appendonly no --loadmodule "$module" >"$data/redis.log" &
-pids+=($!)
-until grep -qs "Ready to accept connections" "$data/redis.log"; do
-    kill -0 "${pids[0]}" 2>/dev/null || { cat "$data/redis.log" >&2; exit 1; }
-    sleep 0.1
-done
-echo "redis-server has the process id ${pids[0]} and the port $port"
+start_redis "$port"
 
 # nginx' workers are nobody in particular, and read limits.lua. Where an unpacked nginx would look for its folders, there are none.
 chmod 755 "$data"
