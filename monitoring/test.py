@@ -39,20 +39,16 @@ FASTER = 20
 PATIENCE = 120.0
 
 
-def tool(names: str, package: str) -> str:
-    """A program of the PATH, else of Debian's package, which is unpacked in the cache."""
-    folder = CACHE / "monitoring"
-    for name in names.split():
-        if found := shutil.which(name) or shutil.which(name, path=folder / "usr/bin"):
+def tool(*names: str) -> str:
+    """A program of the PATH, else of Debian's packages, which are unpacked in the cache."""
+    for name in names:
+        if found := shutil.which(name):
             return found
-    if shutil.which("apt-get") is None:
-        sys.exit(f"SKIPPED monitoring/test.py: there is no {names.split()[0]} and no apt-get to fetch {package} with")
-    folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["apt-get", "-qq", "download", package], cwd=folder, check=True)
-    for archive in folder.glob(f"{package}_*.deb"):
-        subprocess.run(["dpkg", "-x", archive, folder], check=True)
-        archive.unlink()
-    return tool(names, package)
+    asked = subprocess.run([ROOT / "scripts/need.sh", "prometheus"], stdout=subprocess.PIPE, text=True, check=True)
+    found = shutil.which(names[-1], path=Path(asked.stdout.strip()) / "usr/bin")
+    if found is None:
+        sys.exit(f"monitoring/test.py: there is no {names[-1]} in {asked.stdout.strip()}")
+    return found
 
 
 def faster(text: str) -> str:
@@ -75,10 +71,9 @@ class Watch:
         config = config.replace("redis://127.0.0.1:6379", "\n          - ".join(targets))
         (self.folder / "prometheus.yml").write_text(config)
         (self.folder / "alerts.yml").write_text(faster((HERE / "alerts.yml").read_text()))
-        names = "redis_exporter prometheus-redis-exporter"
-        self.start(tool(names, "prometheus-redis-exporter"), "--redis.addr=", "--include-config-metrics",
+        self.start(tool("redis_exporter", "prometheus-redis-exporter"), "--redis.addr=", "--include-config-metrics",
                    f"--script={HERE / 'rl_info.lua'}", f"--web.listen-address=127.0.0.1:{exporter}")
-        self.start(tool("prometheus", "prometheus"), f"--config.file={self.folder / 'prometheus.yml'}",
+        self.start(tool("prometheus"), f"--config.file={self.folder / 'prometheus.yml'}",
                    f"--storage.tsdb.path={self.folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}")
 
     def start(self, *command: str) -> None:
@@ -260,7 +255,7 @@ def causes(proof: Proof, primary: Server, replica: Server, third: Server) -> Non
 
 def main() -> None:
     started = time.monotonic()
-    promtool = tool("promtool", "prometheus")
+    promtool = tool("promtool")
     for words in (["check", "config", "prometheus.yml"], ["test", "rules", "alerts_test.yml"]):
         subprocess.run([promtool, *words], cwd=HERE, check=True)
     servers = [Server(SERVER, [MODULE], ["--rl.queue-max-waiting", "5"])]

@@ -11,6 +11,7 @@
 #   cross    Rust's library, a C compiler and libc's headers for aarch64
 #   node     node, 20 or later, and npm
 #   nginx    nginx with its Lua module, unpacked into the cache; prints the folder on standard output
+#   prometheus  Prometheus and redis_exporter, likewise
 #
 # Says what it does on standard error. As root, or with CI=true, it does not ask; otherwise it asks before sudo.
 set -euo pipefail
@@ -177,28 +178,42 @@ need_node() {
 }
 
 # Debian's nginx would start a service on port 80 as soon as it is installed. Unpacked it does not, and needs no root.
+# unpacked <why> <folder> <package>...: what packages and those that they depend on hold, in a folder of the cache.
+unpacked() {
+    local why=$1 folder=$2
+    shift 2
+    [ ! -e "$folder/complete" ] || return 0
+    have apt-get || fail "$why. There is no apt-get here: install what Debian calls $*"
+    say "$why; unpacking it into $folder"
+    rm -rf "$folder"
+    if ! unpack "$folder" "$@"; then
+        become_root "The lists of packages are missing or too old" "apt-get update"
+        update_lists
+        unpack "$folder" "$@" || fail "$* cannot be had here"
+    fi
+    touch "$folder/complete"
+}
+
 need_nginx() {
     local folder=$home/nginx
     if [ -e /usr/sbin/nginx ] && [ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ]; then
         folder=/
-    elif [ ! -e "$folder/complete" ]; then
-        have apt-get || fail "No nginx with Lua. There is no apt-get here: install what Debian calls libnginx-mod-http-lua"
-        say "no nginx with Lua; unpacking it into $folder"
-        rm -rf "$folder"
-        if ! unpack "$folder" libnginx-mod-http-lua; then
-            become_root "The lists of packages are missing or too old" "apt-get update"
-            update_lists
-            unpack "$folder" libnginx-mod-http-lua || fail "libnginx-mod-http-lua cannot be had here"
-        fi
-        touch "$folder/complete"
+    else
+        unpacked "No nginx with Lua" "$folder" libnginx-mod-http-lua
     fi
     printf '%s\n' "$folder"
 }
 
-# unpack <folder> <package>: the files of a package and of everything that it needs and this machine lacks.
+need_prometheus() {
+    unpacked "No Prometheus with redis_exporter" "$home/prometheus" prometheus prometheus-redis-exporter
+    printf '%s\n' "$home/prometheus"
+}
+
+# unpack <folder> <package>...: the files of packages and of everything that they need and this machine lacks.
 unpack() {
     local folder=$1 packages package
-    packages=$(apt-get -s install --no-install-recommends "$2" 2>/dev/null | sed -n 's/^Inst \([^ ]*\).*/\1/p') || return 1
+    shift
+    packages=$(apt-get -s install --no-install-recommends "$@" 2>/dev/null | sed -n 's/^Inst \([^ ]*\).*/\1/p') || return 1
     [ -n "$packages" ] || return 1
     mkdir -p "$folder/packages"
     # shellcheck disable=SC2086
@@ -208,10 +223,10 @@ unpack() {
     done
 }
 
-[ $# -gt 0 ] || fail "usage: $0 build|lint|server|compile|python|make|deb|cross|node|nginx ..."
+[ $# -gt 0 ] || fail "usage: $0 build|lint|server|compile|python|make|deb|cross|node|nginx|prometheus ..."
 for what; do
     case $what in
-        build | lint | server | compile | python | make | deb | cross | node | nginx) "need_$what" ;;
-        *) fail "$what: not one of build, lint, server, compile, python, make, deb, cross, node, nginx" ;;
+        build | lint | server | compile | python | make | deb | cross | node | nginx | prometheus) "need_$what" ;;
+        *) fail "$what: not one of build, lint, server, compile, python, make, deb, cross, node, nginx, prometheus" ;;
     esac
 done
