@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,58 +18,22 @@ from pathlib import Path
 
 import redis
 
-HERE = Path(__file__).parent
-MODULE = os.environ["RL_MODULE"]
-SERVER = os.environ["RL_SERVER"]
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from redis_server import RedisServer, free_port, until  # noqa: E402
+
 TIMEOUT_MS = 250
 ADMIN = {"Authorization": "Bearer secret"}
 ANN, BOB = {"X-API-Key": "key-of-ann"}, {"X-API-Key": "key-of-bob"}
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def until(condition, seconds=15, what="the condition"):
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {seconds} s")
-        time.sleep(0.02)
-    return result
-
-
-class Redis:
-    """A redis-server of this test's own."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.port = free_port()
-        self.process = None
+class Redis(RedisServer):
+    """With a client, which each start makes anew."""
 
     def start(self, *, module=True):
-        load = ["--loadmodule", MODULE] if module else []
-        with open(self.folder / "redis.log", "ab") as log:
-            self.process = subprocess.Popen(
-                [SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder, "--save", "",
-                 "--appendonly", "no", *load], stdout=log, stderr=log)
+        super().start(module=module)
         self.db = redis.Redis(port=self.port, decode_responses=True, socket_timeout=5)
-        until(self.answers, what="redis-server starts")
-
-    def answers(self):
-        if self.process.poll() is not None:
-            raise AssertionError("redis-server ended: " + (self.folder / "redis.log").read_text()[-2000:])
-        try:
-            return self.db.ping()
-        except redis.RedisError:
-            return False
-
-    def kill(self, how=signal.SIGKILL):
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(how)
-            self.process.wait(10)
 
     def calls(self, command):
         """How often the server has run a command, as the server counts."""

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -17,29 +18,16 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-HERE = Path(__file__).parent
-MODULE = os.environ["RL_MODULE"]
-SERVER = os.environ["RL_SERVER"]
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from redis_server import RedisServer, free_port, until  # noqa: E402
+
 # Where nginx and its Lua module are: `/`, or a folder into which their packages were unpacked.
 ROOT = Path(os.environ["NGINX_ROOT"])
 # The program envoy; empty where it cannot be had.
 ENVOY = os.environ.get("ENVOY", "")
 ANN, BOB = {"X-API-Key": "key-of-ann"}, {"X-API-Key": "key-of-bob"}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def until(condition, seconds=15, what="the condition"):
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {seconds} s")
-        time.sleep(0.02)
-    return result
 
 
 def installed(path):
@@ -60,45 +48,14 @@ def listens(process, port, log):
         return False
 
 
-class Redis:
-    """A redis-server of this test's own."""
+class Redis(RedisServer):
+    """On a socket of the file system as well, for whoever runs the gateway."""
 
     def __init__(self, folder):
-        self.folder = folder
-        self.port = free_port()
-        self.process = None
-
-    def start(self, *, module=True):
-        load = ["--loadmodule", MODULE] if module else []
-        with open(self.folder / "redis.log", "ab") as log:
-            self.process = subprocess.Popen(
-                [SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder, "--save", "",
-                 "--appendonly", "no", "--unixsocket", "redis.sock", "--unixsocketperm", "777", *load], stdout=log, stderr=log)
-        until(self.answers, what="redis-server starts")
-
-    def answers(self):
-        if self.process.poll() is not None:
-            raise AssertionError("redis-server ended: " + (self.folder / "redis.log").read_text()[-2000:])
-        try:
-            return self.say("PING") == "+PONG"
-        except OSError:
-            return False
-
-    def say(self, line):
-        """A command without blanks in its words; the whole reply of INFO, the first line of any other."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection, connection.makefile("rwb") as file:
-            file.write(line.encode() + b"\r\n")
-            file.flush()
-            first = file.readline().decode().rstrip()
-            return file.read(int(first[1:])).decode() if first.startswith("$") and first != "$-1" else first
+        super().__init__(folder, "--unixsocket", "redis.sock", "--unixsocketperm", "777")
 
     def connections(self):
         return int(self.say("INFO stats").split("total_connections_received:")[1].split()[0])
-
-    def kill(self, how=signal.SIGKILL):
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(how)
-            self.process.wait(10)
 
 
 class Application(http.server.ThreadingHTTPServer):
