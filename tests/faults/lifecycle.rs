@@ -1,10 +1,10 @@
 //! Loaded, unloaded, loaded again; unloaded while callers wait; refused with bad settings; beside other modules.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::chance::scaled;
-use crate::harness::{Setup, kind, module_path, run_dir, say, wait_for};
+use crate::harness::{Setup, kind, module_path, say, wait_for};
+use crate::held;
 use crate::mortal::{Module, Mortal};
 use crate::pipe::Pipe;
 use crate::traffic::words;
@@ -152,23 +152,11 @@ fn a_server_with_bad_settings_does_not_start_and_says_why() {
     }
 }
 
-fn neighbour() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/neighbour.c");
-    let target = run_dir().join("neighbour.so");
-    let made = Command::new("cc")
-        .args(["-O2", "-shared", "-fPIC", "-Wall", "-o"])
-        .args([&target, &source])
-        .output()
-        .expect("a C compiler named cc");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    target
-}
-
 /// Beside a module that filters every command, listens to every event and calls ours from its own: all work, in either
 /// order of loading, and either can be unloaded without the other.
 #[test]
 fn it_lives_beside_a_module_that_meddles() {
-    let other = neighbour();
+    let other = held::compile("neighbour", &[]);
     for ours_first in [true, false] {
         let server = Setup::new().without_module().config("notify-keyspace-events KEA").start();
         let mut pipe = Pipe::open(&server.socket());

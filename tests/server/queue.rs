@@ -104,18 +104,18 @@ fn transactions_and_scripts_get_the_delay() {
 /// its own.
 #[test]
 fn another_modules_call_gets_the_delay() {
-    let module = held::compile("denyblock", &[]);
+    let module = held::compile("neighbour", &[]);
     let server = Setup::new().config(&format!("loadmodule {}", module.display())).aof().start();
     let mut conn = server.conn();
     let mut aof = crate::aof::Aof::of(&server);
     conn.expect(
         r#"
-        DENYBLOCK.CALL RL.QUEUE k 9 1 10m 1h -> 1 9 8 0 600000
-        DENYBLOCK.CALL RL.QUEUE k 9 1 10m 1h -> 1 9 7 500000..600000 1100000..1200000
-        DENYBLOCK.CALL RL.QUEUE k 9 1 10m 1s -> 0 9 7 1099000..1199000 1100000..1200000
-        DENYBLOCK.CALL RL.FIXED f 9 1h -> 1 9 8 0 3600000
-        DENYBLOCK.CALL RL.ALL {f}a "FIXED 9 1h" {f}b "FIXED 0 1h" -> 0 -1 [[1 9 9 0 0] [0 0 0 -1 0]]
-        DENYBLOCK.CALL RL.FIXED f x 1s -> ERR*limit
+        NEIGHBOUR.CALL RL.QUEUE k 9 1 10m 1h -> 1 9 8 0 600000
+        NEIGHBOUR.CALL RL.QUEUE k 9 1 10m 1h -> 1 9 7 500000..600000 1100000..1200000
+        NEIGHBOUR.CALL RL.QUEUE k 9 1 10m 1s -> 0 9 7 1099000..1199000 1100000..1200000
+        NEIGHBOUR.CALL RL.FIXED f 9 1h -> 1 9 8 0 3600000
+        NEIGHBOUR.CALL RL.ALL {f}a "FIXED 9 1h" {f}b "FIXED 0 1h" -> 0 -1 [[1 9 9 0 0] [0 0 0 -1 0]]
+        NEIGHBOUR.CALL RL.FIXED f x 1s -> ERR*limit
         "#,
     );
     assert_eq!(waiters(&mut conn), 0);

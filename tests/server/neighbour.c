@@ -1,6 +1,6 @@
-/* neighbour: a module that lives beside others, for the tests of the life cycle only. It filters every command, listens to
- * every keyspace event, counts both, and calls other modules' commands from its own. The few functions it needs are asked for
- * by name, so it needs no header. Build: cc -O2 -shared -fPIC -o neighbour.so neighbour.c */
+/* neighbour: a module that lives beside others, for tests only. It filters every command, listens to every keyspace event,
+ * counts both, and calls other modules' commands from its own, which denies them to block unless told otherwise. The few
+ * functions it needs are asked for by name, so it needs no header. Build: cc -O2 -shared -fPIC -o neighbour.so neighbour.c */
 #include <stddef.h>
 
 typedef struct Ctx Ctx;
