@@ -2,10 +2,9 @@
 
 use super::api::Call;
 use super::api::key::{Key, Mode, Type};
-use super::api::text::{Owned, PXAT};
 use super::info::COUNTERS;
 use super::keys::{self, Foreign};
-use super::replicate::{Effect, Trace};
+use super::replicate::Trace;
 use super::run::{Failure, Outcome};
 use super::{clock, guard};
 use crate::commands::{cell, error};
@@ -47,16 +46,9 @@ fn load(key: &Key<'_>) -> Result<Option<Stored>, Foreign> {
 }
 
 fn apply(key: &Key<'_>, write: Write) -> Trace {
-    let mut trace = Trace::none();
     match write {
-        Write::Keep => {}
-        Write::Drop => return keys::drop_key(key),
-        Write::Put { tat_ns, expiry } => {
-            let (tat, end) = (Owned::signed(tat_ns), Owned::signed(expiry.get()));
-            key.set_string(tat.bytes());
-            key.expire_at(expiry);
-            trace.replicate(key.call(), Effect::Set, &[key.name(), tat.word(), PXAT.word(), end.word()]);
-        }
+        Write::Keep => Trace::none(),
+        Write::Drop => keys::drop_key(key),
+        Write::Put { tat_ns, expiry } => keys::put_string(key, record::signed(tat_ns).as_bytes(), expiry),
     }
-    trace
 }

@@ -303,23 +303,28 @@ pub fn move_expiry(key: &Key<'_>, at: Millis, trace: &mut Trace) {
 }
 
 fn put_counter(key: &Key<'_>, used: u64, by: i64, expiry: Option<Millis>) -> Trace {
-    let mut trace = Trace::none();
     let text = record::number(used);
-    key.set_string(text.as_bytes());
-    match expiry {
-        None if by == 1 => trace.replicate(key.call(), Effect::IncrBy, &[key.name(), ONE.word()]),
-        None => {
-            let by = Owned::signed(by);
-            trace.replicate(key.call(), Effect::IncrBy, &[key.name(), by.word()]);
-        }
-        Some(end) => {
-            key.expire_at(end);
-            let used = Owned::new(text.as_bytes());
-            let end = Owned::signed(end.get());
-            let pxat = PXAT.word();
-            trace.replicate(key.call(), Effect::Set, &[key.name(), used.word(), pxat, end.word()]);
-        }
+    if let Some(end) = expiry {
+        return put_string(key, text.as_bytes(), end);
     }
+    let mut trace = Trace::none();
+    key.set_string(text.as_bytes());
+    if by == 1 {
+        trace.replicate(key.call(), Effect::IncrBy, &[key.name(), ONE.word()]);
+    } else {
+        let by = Owned::signed(by);
+        trace.replicate(key.call(), Effect::IncrBy, &[key.name(), by.word()]);
+    }
+    trace
+}
+
+/// Makes a string of a key, and its end.
+pub fn put_string(key: &Key<'_>, text: &[u8], end: Millis) -> Trace {
+    let mut trace = Trace::none();
+    key.set_string(text);
+    key.expire_at(end);
+    let (text, end) = (Owned::new(text), Owned::signed(end.get()));
+    trace.replicate(key.call(), Effect::Set, &[key.name(), text.word(), PXAT.word(), end.word()]);
     trace
 }
 
