@@ -97,7 +97,7 @@ impl Gcra {
         let wait = wanted - tolerance;
         let verdict = match limited {
             false => Verdict::Allow { answer: 1, delay: Span::ZERO },
-            true if added <= tolerance => Verdict::Deny { wait: Span::from_us(wait.div_euclid(NS_PER_US) + 1) },
+            true if added <= tolerance => Verdict::Deny { wait: Span::ceil_of_ns(wait) },
             true => Verdict::Never,
         };
         let answer = Throttled {
@@ -139,7 +139,7 @@ impl Debt {
 /// A TAT that lies `left` ahead, and the expiry that says how far.
 fn put(left: i128, now: Micros) -> Write {
     let tat_ns = now.ns() + left;
-    let expiry = Millis::ceil_of_ns(tat_ns).plus_ceil(Span::from_us((left + NS_PER_US - 1).div_euclid(NS_PER_US)));
+    let expiry = Millis::ceil_of_ns(tat_ns).plus_ceil(Span::ceil_of_ns(left));
     Write::Put { tat_ns: whole(tat_ns), expiry }
 }
 

@@ -163,6 +163,12 @@ impl Span {
         Self(i64::try_from(us.max(0)).unwrap_or(i64::MAX))
     }
 
+    /// A span of nanoseconds, rounded up; a negative one is none.
+    #[must_use]
+    pub fn ceil_of_ns(ns: i128) -> Self {
+        Self::from_us(ns.div_euclid(NS_PER_US) + i128::from(ns.rem_euclid(NS_PER_US) != 0))
+    }
+
     /// Microseconds.
     #[must_use]
     pub const fn us(self) -> i64 {
