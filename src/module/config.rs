@@ -10,15 +10,21 @@ use super::api::setup::{self, Numeric};
 use super::{guard, top};
 use crate::commands::limit::Settings;
 
-/// A setting and its value.
+/// A setting and its value, and who is told of a new one.
 struct Setting {
     described: Numeric,
     value: AtomicI64,
+    changed: fn(u64),
 }
 
 impl Setting {
     const fn new(name: &'static std::ffi::CStr, default: i64, min: i64, max: i64) -> Self {
-        Self { described: Numeric { name, default, min, max }, value: AtomicI64::new(default) }
+        let described = Numeric { name, default, min, max };
+        Self { described, value: AtomicI64::new(default), changed: |_| {} }
+    }
+
+    const fn tells(self, changed: fn(u64)) -> Self {
+        Self { changed, ..self }
     }
 
     fn get(&self) -> i64 {
@@ -46,7 +52,7 @@ static SLIDING_MAX_LIMIT: Setting = Setting::new(c"sliding-max-limit", 100_000, 
 static QUEUE_MAX_WAITING: Setting = Setting::new(c"queue-max-waiting", 1_000, 0, 100_000);
 static QUEUE_MAX_WAITING_PER_KEY: Setting = Setting::new(c"queue-max-waiting-per-key", 100, 0, 100_000);
 static COMPAT_CELL: Switch = Switch::new(c"compat-cell");
-static TOP_SIZE: Setting = Setting::new(c"top-size", 0, 0, 1_000);
+static TOP_SIZE: Setting = Setting::new(c"top-size", 0, 0, 1_000).tells(top::restart);
 
 /// Registers every setting and reads what the operator gave.
 ///
@@ -120,9 +126,7 @@ unsafe extern "C" fn on_set(
         // SAFETY: the pointer registered above, to a static.
         if let Some(setting) = unsafe { data.cast_const().cast::<Setting>().as_ref() } {
             setting.value.store(value, Ordering::Relaxed);
-            if std::ptr::eq(setting, &raw const TOP_SIZE) {
-                top::restart(positive(value));
-            }
+            (setting.changed)(positive(value));
         }
     })
     .map_or(1, |()| 0)
