@@ -258,6 +258,37 @@ fn unsafe_stands_where_the_server_is_called() {
     none(project().iter().flat_map(unsafe_code));
 }
 
+/// The functions of the server that a file calls without looking whether the server has them.
+fn called_unseen(file: &File) -> BTreeSet<String> {
+    let code = code(&file.text);
+    let calls = code.split("api!(").skip(1).map(str::trim_start);
+    let names = calls.map(|call| call.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default());
+    names.filter(|name| name.starts_with("RedisModule_")).map(str::to_owned).collect()
+}
+
+/// What the load looks for and refuses a server without.
+fn required(file: &File) -> BTreeSet<String> {
+    let code = code(&file.text);
+    let list = code.split("required! {").nth(1).and_then(|rest| rest.split('}').next()).unwrap_or_default();
+    list.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A function that is called without a look must have been found at load: nothing stands behind its pointer otherwise.
+#[test]
+fn what_is_called_without_a_look_was_found_at_load() {
+    let bad = File::planted("src/module/x.rs", "api!(RedisModule_Surprise(1)); // api!(RedisModule_Talk())");
+    assert_eq!(called_unseen(&bad), BTreeSet::from(["RedisModule_Surprise".to_owned()]));
+    let list = File::planted("x.rs", "required! {\n RedisModule_A\n RedisModule_B }");
+    assert_eq!(required(&list).len(), 2);
+    let files = project();
+    let found = required(&file(&files, "src/module/api/mod.rs"));
+    let called: BTreeSet<String> =
+        files.iter().filter(|file| file.path.starts_with("src/module/")).flat_map(called_unseen).collect();
+    assert!(called.len() > 40, "{called:?}");
+    let unseen: Vec<_> = called.difference(&found).collect();
+    assert!(unseen.is_empty(), "called without a look and not among those that the load requires: {unseen:?}");
+}
+
 const SYSTEM_CLOCKS: &[&str] = &["clock_gettime", "SystemTime", "Instant"];
 const ALL_CLOCKS: &[&str] = &[
     "clock_gettime",

@@ -27,20 +27,12 @@ pub type ServerString = raw::RedisModuleString;
 /// Calls a function of the API that was found at load.
 macro_rules! api {
     ($name:ident($($arg:expr),* $(,)?)) => {
-        match unsafe { redis_module::raw::$name } {
-            // SAFETY: the function's own contract; see the caller.
-            Some(function) => unsafe { function($($arg),*) },
-            None => $crate::module::api::absent(stringify!($name)),
-        }
+        // SAFETY: `missing` lists the function, and nothing else of this module runs in a server that lacks it; nobody
+        // takes it away afterwards. For the call itself, the function's own contract; see the caller.
+        unsafe { redis_module::raw::$name.unwrap_unchecked()($($arg),*) }
     };
 }
 pub(crate) use api;
-
-/// A function that was checked at load is gone: cannot happen, and if it does the guard answers.
-#[cold]
-pub fn absent(name: &'static str) -> ! {
-    std::panic::resume_unwind(Box::new(name))
-}
 
 /// The first function that this module cannot do without and the server does not have.
 #[must_use]
@@ -160,6 +152,7 @@ impl<'c> Call<'c> {
     }
 
     /// Hands an effect to replicas and the append-only file, in the words of a native command.
+    #[inline(always)]
     pub fn replicate(&self, command: &CStr, words: &[Word<'_>]) {
         let (context, command) = (self.context, command.as_ptr());
         // Words counted out one by one cost the server less than a vector of them.
@@ -308,10 +301,13 @@ pub fn server_clock() -> Option<i64> {
     unsafe { raw::RedisModule_Microseconds.map(|function| function()) }
 }
 
-/// Writes a line to the server's log.
+/// Writes a line to the server's log, as far as it has one: this also tells what a server lacks.
 pub fn log(context: *mut Context, level: &CStr, line: &str) {
     let line = CString::new(line).unwrap_or_default();
-    api!(RedisModule_Log(context, level.as_ptr(), c"%s".as_ptr(), line.as_ptr()));
+    // SAFETY: a plain read of a pointer; the call takes C strings.
+    if let Some(function) = unsafe { raw::RedisModule_Log } {
+        unsafe { function(context, level.as_ptr(), c"%s".as_ptr(), line.as_ptr()) };
+    }
 }
 
 /// A null pointer for arguments that are not needed.
