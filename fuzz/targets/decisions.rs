@@ -147,7 +147,7 @@ fn without_id(rule: Limiter<'_>) -> Limiter<'_> {
 }
 
 fn step(input: &mut Input<'_>, history: &mut History, now: Micros) -> Micros {
-    let forward = |us: u64| now.plus(Span::from_us(us.into()));
+    let forward = |us: u64| now.plus(Span::from_us(i64::try_from(us).unwrap_or(i64::MAX)));
     match input.byte() {
         0..=5 => {
             history.went_back = true;

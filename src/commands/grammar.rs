@@ -53,22 +53,30 @@ pub const LONGEST_PERIOD_MS: i64 = 3_650 * 86_400_000;
 /// The longest time to queue in milliseconds.
 pub const LONGEST_QUEUE_MS: i64 = 3_600_000;
 
-/// Plain decimal digits, at most fifteen of them, no leading zero.
-fn digits(word: &[u8]) -> Option<u64> {
-    let (first, rest) = word.split_first()?;
-    if word.len() > 15 || !first.is_ascii_digit() || (*first == b'0' && !rest.is_empty()) {
-        return None;
-    }
+/// The number that a word begins with, in plain decimal digits, at most fifteen of them and no leading zero, and what
+/// stands behind it.
+#[inline(always)]
+fn number(word: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
-    for byte in word {
-        let digit = byte.wrapping_sub(b'0');
+    let mut rest = word;
+    while let [first, behind @ ..] = rest {
+        let digit = first.wrapping_sub(b'0');
         if digit > 9 {
-            return None;
+            break;
         }
-        // Fifteen digits are far from 64 bits.
+        // Fifteen digits are far from 64 bits, and more are refused below.
         value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        rest = behind;
     }
-    Some(value)
+    let digits = word.len() - rest.len();
+    let leading_zero = digits > 1 && word.first() == Some(&b'0');
+    (matches!(digits, 1..=15) && !leading_zero).then_some((value, rest))
+}
+
+/// A word that is such a number and nothing else.
+#[inline]
+fn digits(word: &[u8]) -> Option<u64> {
+    number(word).and_then(|(value, rest)| rest.is_empty().then_some(value))
 }
 
 impl Bound {
@@ -82,13 +90,19 @@ impl Bound {
     ///
     /// # Errors
     /// A missing word, one that is not plain digits, or a number out of range.
+    #[inline]
     pub fn read(&self, word: Option<&[u8]>) -> Result<u64, Fault> {
-        let Some(word) = word else {
-            return Err(Fault::missing(self.name, &self.accepted()));
-        };
-        match digits(word) {
+        match word.and_then(digits) {
             Some(value) if value >= self.min && value <= self.max => Ok(value),
-            _ => Err(Fault::word(self.name, word, &self.accepted())),
+            _ => Err(self.fault(word)),
+        }
+    }
+
+    #[cold]
+    fn fault(&self, word: Option<&[u8]>) -> Fault {
+        match word {
+            Some(word) => Fault::word(self.name, word, &self.accepted()),
+            None => Fault::missing(self.name, &self.accepted()),
         }
     }
 }
@@ -102,45 +116,45 @@ const CALENDAR: &str = ", or with ALIGN 1mo, 2mo, 3mo, 4mo, 6mo or 1y";
 ///
 /// # Errors
 /// Anything else, with the ways to say it.
+#[inline(always)]
 pub fn period(name: &str, word: Option<&[u8]>, calendar: bool) -> Result<Period, Fault> {
-    let accepted = || {
-        if calendar { format!("{DURATION}{CALENDAR}") } else { DURATION.to_owned() }
-    };
-    let Some(word) = word else {
-        return Err(Fault::missing(name, &accepted()));
-    };
-    let wrong = || Fault::word(name, word, &accepted());
-    let split = word.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(word.len());
-    let (number, unit) = word.split_at_checked(split).ok_or_else(wrong)?;
-    let Some(count) = digits(number).and_then(|count| i64::try_from(count).ok()) else {
-        return Err(wrong());
-    };
-    let unit_ms: i64 = match unit {
+    word.and_then(|word| known_period(word, calendar)).ok_or_else(|| not_a_period(name, word, calendar))
+}
+
+#[inline(always)]
+fn known_period(word: &[u8], calendar: bool) -> Option<Period> {
+    let (count, unit) = number(word)?;
+    let unit_ms = match unit {
         b"ms" => 1,
         b"s" => 1_000,
         b"m" => 60_000,
         b"h" => 3_600_000,
         b"d" => 86_400_000,
         b"w" => 7 * 86_400_000,
-        b"mo" if calendar && matches!(count, 1..=4 | 6) => {
-            return Ok(Period::Months(u8::try_from(count).map_err(|_| wrong())?));
-        }
-        b"y" if calendar && count == 1 => return Ok(Period::Months(12)),
-        b"" if count > 0 => return Err(without_unit(name, count)),
-        _ => return Err(wrong()),
+        b"mo" if calendar && matches!(count, 1..=4 | 6) => return u8::try_from(count).ok().map(Period::Months),
+        b"y" if calendar && count == 1 => return Some(Period::Months(12)),
+        _ => return None,
     };
-    match count.checked_mul(unit_ms) {
-        Some(ms) if (1..=LONGEST_PERIOD_MS).contains(&ms) => {
-            let span = Span::from_ms(ms);
-            Ok(if unit == b"w" { Period::Weeks(span) } else { Period::Plain(span) })
-        }
-        _ => Err(wrong()),
+    let ms = i64::try_from(count).ok()?.checked_mul(unit_ms)?;
+    let span = Span::from_ms(ms);
+    (1..=LONGEST_PERIOD_MS).contains(&ms).then(|| if unit == b"w" { Period::Weeks(span) } else { Period::Plain(span) })
+}
+
+#[cold]
+fn not_a_period(name: &str, word: Option<&[u8]>, calendar: bool) -> Fault {
+    let accepted = if calendar { format!("{DURATION}{CALENDAR}") } else { DURATION.to_owned() };
+    let Some(word) = word else {
+        return Fault::missing(name, &accepted);
+    };
+    match digits(word) {
+        Some(count) if count > 0 => without_unit(name, count),
+        _ => Fault::word(name, word, &accepted),
     }
 }
 
 /// A bare number: nobody should have to guess whether it means seconds.
-fn without_unit(name: &str, count: i64) -> Fault {
-    let minutes = if count % 60 == 0 { count / 60 } else { count };
+fn without_unit(name: &str, count: u64) -> Fault {
+    let minutes = if count.is_multiple_of(60) { count / 60 } else { count };
     Fault::new(&format!("{name} '{count}' has no unit: say {count}ms, {count}s or {minutes}m"))
 }
 
@@ -148,6 +162,7 @@ fn without_unit(name: &str, count: i64) -> Fault {
 ///
 /// # Errors
 /// Anything that is not one.
+#[inline(always)]
 pub fn duration(name: &str, word: Option<&[u8]>) -> Result<Span, Fault> {
     period(name, word, false)?.span().ok_or_else(|| Fault::missing(name, DURATION))
 }
@@ -326,11 +341,15 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Reads options until the words end; `of` names what they belong to.
+    /// Reads options until the words end; `of` names, in two parts, what they belong to.
     ///
     /// # Errors
     /// A word that is no option there, an option that stands twice, or a value that is none.
-    pub fn read(words: &mut impl Iterator<Item = &'a [u8]>, accepted: Choices, of: &str) -> Result<Self, Fault> {
+    pub fn read(
+        words: &mut impl Iterator<Item = &'a [u8]>,
+        accepted: Choices,
+        of: (&str, &str),
+    ) -> Result<Self, Fault> {
         let mut options = Self::default();
         while let Some(word) = words.next() {
             let Some(choice) = Choice::of(word).filter(|choice| accepted.has(*choice)) else {
@@ -363,29 +382,31 @@ impl<'a> Options<'a> {
     ///
     /// # Errors
     /// Both were given.
+    #[inline]
     pub fn exclude(&self, one: Choice, other: Choice) -> Result<(), Fault> {
-        if self.has(one) && self.has(other) {
-            return Err(Fault::new(&format!("{} and {} exclude each other", one.word(), other.word())));
-        }
-        Ok(())
+        if self.has(one) && self.has(other) { Err(together(one, "and", other, " exclude each other")) } else { Ok(()) }
     }
 
     /// Refuses an option without the one it needs.
     ///
     /// # Errors
     /// The first was given without the second.
+    #[inline]
     pub fn require(&self, one: Choice, other: Choice) -> Result<(), Fault> {
-        if self.has(one) && !self.has(other) {
-            return Err(Fault::new(&format!("{} needs {}", one.word(), other.word())));
-        }
-        Ok(())
+        if self.has(one) && !self.has(other) { Err(together(one, "needs", other, "")) } else { Ok(()) }
     }
 }
 
-fn unknown(word: &[u8], accepted: Choices, of: &str) -> Fault {
+/// What is wrong with two options that stand together, or do not.
+#[cold]
+fn together(one: Choice, how: &str, other: Choice, end: &str) -> Fault {
+    Fault::new(&format!("{} {how} {}{end}", one.word(), other.word()))
+}
+
+fn unknown(word: &[u8], accepted: Choices, (place, name): (&str, &str)) -> Fault {
     let words: Vec<_> = Choice::ALL.into_iter().filter(|choice| accepted.has(*choice)).map(Choice::word).collect();
     let accepted = if words.is_empty() { "none".to_owned() } else { words.join(", ") };
-    Fault::new(&format!("{} is not an option of {of}, accepted: {accepted}", quoted(word)))
+    Fault::new(&format!("{} is not an option of {place}{name}, accepted: {accepted}", quoted(word)))
 }
 
 #[cfg(test)]

@@ -129,28 +129,15 @@ pub fn rule<'a>(
     algorithm: Algorithm,
     form: Form,
     settings: Settings,
-    words: &mut impl Iterator<Item = &'a [u8]>,
+    words: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Rule<'a>, Fault> {
-    let accepted = algorithm.options().and(form.options());
-    let place = (form.place(), algorithm.word());
-    match algorithm {
-        Algorithm::Fixed => fixed(accepted, place, words),
-        Algorithm::Sliding => sliding(accepted, place, settings, words),
-        Algorithm::Token => {
-            let bucket = bucket(words)?;
-            let options = options(words, accepted, place)?;
-            Ok(Rule { limiter: Limiter::Token(Token(bucket)), ask: ask(&options) })
-        }
-        Algorithm::Leaky => {
-            let bucket = bucket(words)?;
-            let options = options(words, accepted, place)?;
-            options.exclude(Choice::Partial, Choice::Shape)?;
-            options.require(Choice::Within, Choice::Shape)?;
-            let outflow =
-                if options.has(Choice::Shape) { Outflow::Shape { within: options.within } } else { Outflow::Police };
-            Ok(Rule { limiter: Limiter::Leaky(Leaky { bucket, outflow }), ask: ask(&options) })
-        }
-    }
+    let (limiter, ask) = match algorithm {
+        Algorithm::Fixed => fixed(form, words).map(|(fixed, ask)| (Limiter::Fixed(fixed), ask)),
+        Algorithm::Sliding => sliding(form, settings, words),
+        Algorithm::Token => token(form, words).map(|(token, ask)| (Limiter::Token(token), ask)),
+        Algorithm::Leaky => leaky(form, words).map(|(leaky, ask)| (Limiter::Leaky(leaky), ask)),
+    }?;
+    Ok(Rule { limiter, ask })
 }
 
 /// Reads a rule whose first word names the algorithm.
@@ -187,24 +174,37 @@ fn no_algorithm(word: Option<&[u8]>, form: Form) -> Fault {
     }
 }
 
+/// Reads what stands behind the positional words: as a rule nothing.
+#[inline]
 fn options<'a>(
-    words: &mut impl Iterator<Item = &'a [u8]>,
-    accepted: Choices,
-    (place, algorithm): (&str, &str),
+    form: Form,
+    algorithm: Algorithm,
+    mut words: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Options<'a>, Fault> {
     match words.next() {
         None => Ok(Options::default()),
-        Some(first) => {
-            let mut words = std::iter::once(first).chain(words);
-            Options::read(&mut words, accepted, &format!("{place}{algorithm}"))
-        }
+        Some(first) => some_options(form, algorithm, first, words),
     }
 }
 
+#[inline(never)]
+fn some_options<'a>(
+    form: Form,
+    algorithm: Algorithm,
+    first: &'a [u8],
+    words: impl Iterator<Item = &'a [u8]>,
+) -> Result<Options<'a>, Fault> {
+    let accepted = algorithm.options().and(form.options());
+    let of = (form.place(), algorithm.word());
+    Options::read(&mut std::iter::once(first).chain(words), accepted, of)
+}
+
+#[inline]
 fn ask(options: &Options<'_>) -> Ask {
     Ask { cost: options.cost.unwrap_or(1), partial: options.has(Choice::Partial) }
 }
 
+#[inline(always)]
 fn bucket<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Bucket, Fault> {
     let capacity = CAPACITY.read(words.next())?;
     let units = RATE.read(words.next())?;
@@ -213,40 +213,71 @@ fn bucket<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Bucket, Faul
     Ok(Bucket { capacity, rate })
 }
 
-fn fixed<'a>(
-    accepted: Choices,
-    place: (&str, &str),
-    words: &mut impl Iterator<Item = &'a [u8]>,
-) -> Result<Rule<'a>, Fault> {
+/// Reads the words of a token bucket.
+///
+/// # Errors
+/// As [`rule`].
+#[inline(always)]
+pub fn token<'a>(form: Form, mut words: impl Iterator<Item = &'a [u8]>) -> Result<(Token, Ask), Fault> {
+    let bucket = bucket(&mut words)?;
+    let options = options(form, Algorithm::Token, words)?;
+    Ok((Token(bucket), ask(&options)))
+}
+
+/// Reads the words of a leaky bucket.
+///
+/// # Errors
+/// As [`rule`].
+#[inline(always)]
+pub fn leaky<'a>(form: Form, mut words: impl Iterator<Item = &'a [u8]>) -> Result<(Leaky, Ask), Fault> {
+    let bucket = bucket(&mut words)?;
+    let options = options(form, Algorithm::Leaky, words)?;
+    options.exclude(Choice::Partial, Choice::Shape)?;
+    options.require(Choice::Within, Choice::Shape)?;
+    let outflow = if options.has(Choice::Shape) { Outflow::Shape { within: options.within } } else { Outflow::Police };
+    Ok((Leaky { bucket, outflow }, ask(&options)))
+}
+
+/// Reads the words of a fixed window.
+///
+/// # Errors
+/// As [`rule`].
+#[inline(always)]
+pub fn fixed<'a>(form: Form, mut words: impl Iterator<Item = &'a [u8]>) -> Result<(Fixed, Ask), Fault> {
     let limit = LIMIT.read(words.next())?;
     let word = words.next();
     let period = grammar::period("period", word, true)?;
-    let options = options(words, accepted, place)?;
+    let options = options(form, Algorithm::Fixed, words)?;
     options.require(Choice::Tz, Choice::Align)?;
     if matches!(period, Period::Months(_)) && !options.has(Choice::Align) {
-        return Err(Fault::new(&format!(
-            "period {} is a calendar unit and needs ALIGN",
-            quoted(word.unwrap_or_default())
-        )));
+        return Err(needs_align(word.unwrap_or_default()));
     }
     let align = options.has(Choice::Align).then(|| options.tz.unwrap_or(Offset::UTC));
-    let fixed = Fixed { limit, period, align, block: options.block };
-    Ok(Rule { limiter: Limiter::Fixed(fixed), ask: ask(&options) })
+    Ok((Fixed { limit, period, align, block: options.block }, ask(&options)))
 }
 
-fn sliding<'a>(
-    accepted: Choices,
-    place: (&str, &str),
+#[cold]
+fn needs_align(period: &[u8]) -> Fault {
+    Fault::new(&format!("period {} is a calendar unit and needs ALIGN", quoted(period)))
+}
+
+/// Reads the words of a sliding window, of a log or of one with BUCKETS.
+///
+/// # Errors
+/// As [`rule`].
+#[inline]
+pub fn sliding<'a>(
+    form: Form,
     settings: Settings,
-    words: &mut impl Iterator<Item = &'a [u8]>,
-) -> Result<Rule<'a>, Fault> {
+    mut words: impl Iterator<Item = &'a [u8]>,
+) -> Result<(Limiter<'a>, Ask), Fault> {
     let word = words.next();
     let limit = LIMIT.read(word)?;
     let period = grammar::duration("period", words.next())?;
-    let options = options(words, accepted, place)?;
+    let options = options(form, Algorithm::Sliding, words)?;
     options.exclude(Choice::Buckets, Choice::Id)?;
     options.exclude(Choice::Partial, Choice::Id)?;
-    if place.0 == Form::Refund.place() {
+    if form == Form::Refund {
         options.exclude(Choice::Id, Choice::Cost)?;
     }
     let ask = ask(&options);
@@ -257,24 +288,31 @@ fn sliding<'a>(
             Limiter::Sliding(Sliding { limit, period, id: options.id })
         }
     };
-    Ok(Rule { limiter, ask })
+    Ok((limiter, ask))
 }
 
 /// An exact log costs an entry per unit; beyond these bounds sub-windows are the way.
+#[inline]
 fn bounded_log(limit: u64, word: &[u8], cost: u64, settings: Settings) -> Result<(), Fault> {
+    if limit <= settings.sliding_max_limit && cost <= MOST_LOGGED {
+        Ok(())
+    } else {
+        Err(unbounded_log(limit, word, cost, settings))
+    }
+}
+
+#[cold]
+fn unbounded_log(limit: u64, word: &[u8], cost: u64, settings: Settings) -> Fault {
     if limit > settings.sliding_max_limit {
-        return Err(Fault::new(&format!(
+        return Fault::new(&format!(
             "limit {} is above rl.sliding-max-limit ({}): a log holds an entry per unit, use BUCKETS for a large window",
             quoted(word),
             settings.sliding_max_limit
-        )));
+        ));
     }
-    if cost > MOST_LOGGED {
-        return Err(Fault::new(&format!(
-            "COST '{cost}' is above {MOST_LOGGED}, the most that one call may log, use BUCKETS for larger costs"
-        )));
-    }
-    Ok(())
+    Fault::new(&format!(
+        "COST '{cost}' is above {MOST_LOGGED}, the most that one call may log, use BUCKETS for larger costs"
+    ))
 }
 
 /// The units that a rule would log, for the bound over a whole.
@@ -313,7 +351,7 @@ pub struct Queue {
 pub fn queue<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Queue, Fault> {
     let bucket = bucket(words)?;
     let longest_wait = grammar::longest_wait(words.next())?;
-    let options = Options::read(words, Choices::of(&[Choice::Cost]), "RL.QUEUE")?;
+    let options = Options::read(words, Choices::of(&[Choice::Cost]), ("RL.", "QUEUE"))?;
     let outflow = Outflow::Shape { within: Some(longest_wait) };
     Ok(Queue { leaky: Leaky { bucket, outflow }, ask: ask(&options), longest_wait })
 }

@@ -36,6 +36,7 @@ pub fn wait_ms(verdict: Verdict) -> i64 {
 
 /// The five integers of a decision.
 #[must_use]
+#[inline(always)]
 pub fn five(decision: &Decision) -> Five {
     let allowed = match decision.verdict {
         Verdict::Allow { answer, .. } => units(answer),

@@ -47,7 +47,7 @@ pub enum Settled {
     /// The key stays.
     Untouched,
     /// A new debt is stored.
-    Owes(Shares),
+    Owes(Amount),
     /// Nothing is owed any more after units were given back.
     Nothing,
 }
@@ -55,12 +55,14 @@ pub enum Settled {
 impl Bucket {
     /// Shares of the whole capacity.
     #[must_use]
+    #[inline(always)]
     pub fn full(&self) -> Shares {
         self.rate.of_units(self.capacity)
     }
 
     /// The debt now, from the debt as of the stored instant.
     #[must_use]
+    #[inline(always)]
     pub fn debt(&self, stored: Option<Stored>, owed_then: Shares, now: Micros) -> Debt<'_> {
         let worked_off = stored.map_or(0, |stored| self.rate.given_back(now.since(stored.at)));
         Debt { bucket: self, owed: (owed_then - worked_off).max(0), stored, now }
@@ -74,10 +76,18 @@ impl Debt<'_> {
         self.owed
     }
 
+    #[inline(always)]
     fn decision(&self, verdict: Verdict, owed: Shares) -> Decision {
+        self.settled(verdict, owed).0
+    }
+
+    /// The answer of a call after which so much is owed, and that debt in whole units and a fraction.
+    #[inline(always)]
+    fn settled(&self, verdict: Verdict, owed: Shares) -> (Decision, Amount) {
         let Bucket { capacity, rate } = *self.bucket;
-        let remaining = rate.units_floor(self.bucket.full() - owed);
-        Decision { verdict, limit: capacity, remaining, reset: rate.time_ceil(owed) }
+        let debt = rate.amount(owed);
+        let remaining = u64::try_from(debt.left_of(capacity).whole).unwrap_or(0);
+        (Decision { verdict, limit: capacity, remaining, reset: rate.time_ceil(owed) }, debt)
     }
 
     /// The time until everything owed is worked off.
@@ -88,6 +98,7 @@ impl Debt<'_> {
 
     /// Takes the units asked for if they fit; `within` bounds the turn and `queued` says that the caller waits for it.
     #[must_use]
+    #[inline(always)]
     pub fn decide(&self, ask: Ask, queued: bool, within: Option<Span>) -> (Decision, Settled) {
         let Bucket { capacity, rate } = *self.bucket;
         if ask.cost == 0 {
@@ -103,26 +114,33 @@ impl Debt<'_> {
             let wait = rate.time_ceil(missing).max(early);
             return (self.decision(Verdict::Deny { wait }, self.owed), Settled::Untouched);
         }
-        let granted =
-            if ask.partial { ask.cost.min(rate.units_floor(self.bucket.full() - self.owed)) } else { ask.cost };
+        let granted = if ask.partial { ask.cost.min(self.room()) } else { ask.cost };
         let owed = self.owed + rate.of_units(granted);
         let delay = if queued { self.turn() } else { Span::ZERO };
         let verdict = Verdict::Allow { answer: ask.answer(granted), delay };
-        (self.decision(verdict, owed), Settled::Owes(owed))
+        let (decision, debt) = self.settled(verdict, owed);
+        (decision, Settled::Owes(debt))
+    }
+
+    /// Whole units that still fit.
+    fn room(&self) -> u64 {
+        let Bucket { capacity, rate } = *self.bucket;
+        u64::try_from(rate.amount(self.owed).left_of(capacity).whole).unwrap_or(0)
     }
 
     /// Gives units back, a fraction on the books counting as one.
     #[must_use]
     pub fn refund(&self, cost: u64) -> (Decision, Settled) {
         let rate = self.bucket.rate;
-        let units = cost.min(rate.units_ceil(self.owed));
+        let units = cost.min(u64::try_from(rate.amount(self.owed).ceil()).unwrap_or(0));
         let owed = (self.owed - rate.of_units(units)).max(0);
+        let (decision, debt) = self.settled(Verdict::Returned { units }, owed);
         let settled = match (units, owed) {
             (0, _) => Settled::Untouched,
             (_, 0) => Settled::Nothing,
-            _ => Settled::Owes(owed),
+            _ => Settled::Owes(debt),
         };
-        (self.decision(Verdict::Returned { units }, owed), settled)
+        (decision, settled)
     }
 
     /// Books units up to a debt of twice the capacity.
@@ -135,13 +153,14 @@ impl Debt<'_> {
         }
         let full = self.bucket.full();
         let owed = self.owed.max((self.owed + rate.of_units(cost)).min(full * 2));
-        let settled = if owed == self.owed { Settled::Untouched } else { Settled::Owes(owed) };
         let wait = (capacity > 0).then(|| rate.time_ceil(owed + rate.of_units(1) - full));
         let verdict = Verdict::Booked { within: capacity > 0 && owed <= full, wait };
-        (self.decision(verdict, owed), settled)
+        let (decision, debt) = self.settled(verdict, owed);
+        (decision, if owed == self.owed { Settled::Untouched } else { Settled::Owes(debt) })
     }
 
     /// The expiry that a debt needs which is worked off in `needed`, if the present one is too short for it.
+    #[inline(always)]
     fn expiry_for(&self, needed: Span) -> Option<Millis> {
         let current = self.stored.and_then(|stored| stored.expiry);
         moved_expiry(current, self.now, needed, || self.bucket.rate.time_ceil(self.bucket.full()))
@@ -164,12 +183,13 @@ impl Debt<'_> {
 
     /// What a settled debt that is worked off in `needed` does to the key; `amount` says it in the bucket's own words.
     #[must_use]
-    pub fn write(&self, cost: u64, settled: &Settled, needed: Span, amount: impl FnOnce(Shares) -> Amount) -> Write {
+    #[inline(always)]
+    pub fn write(&self, cost: u64, settled: &Settled, needed: Span, amount: impl FnOnce(Amount) -> Amount) -> Write {
         match settled {
             Settled::Untouched if cost == 0 => Write::Keep,
             Settled::Untouched => self.mend_for(needed),
-            Settled::Owes(owed) => {
-                Write::Put(Change::Level { amount: amount(*owed), at: self.now }, self.expiry_for(needed))
+            Settled::Owes(debt) => {
+                Write::Put(Change::Level { amount: amount(*debt), at: self.now }, self.expiry_for(needed))
             }
             Settled::Nothing => Write::Drop,
         }

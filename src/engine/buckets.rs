@@ -9,7 +9,7 @@
 //! on rate limiting; this one does not interpolate, so it never guesses.
 
 use super::time::{Micros, Millis, Span};
-use super::{Ask, Change, Decision, Verdict, Write, moved_expiry};
+use super::{Ask, Change, Decision, Policy, Verdict, Write, moved_expiry};
 
 /// Fields beyond which the two oldest merge.
 pub const MOST_FIELDS: usize = 720;
@@ -125,10 +125,13 @@ impl Buckets {
         // The end of a sub-window is a whole millisecond: counted from the millisecond, the expiry is exact.
         moved_expiry(stored.expiry, Micros::from_clock(now.floor_ms().get() * 1_000), needed, || self.period)
     }
+}
+
+impl Policy for Buckets {
+    type State = SubWindows;
 
     /// Takes the units asked for, or refuses.
-    #[must_use]
-    pub fn decide(&self, stored: &SubWindows, ask: Ask, now: Micros) -> (Decision, Write) {
+    fn decide(&self, stored: &SubWindows, ask: Ask, now: Micros) -> (Decision, Write) {
         let now_ms = now.floor_ms();
         let mut live = self.live(stored, now_ms);
         let allow = |granted| Verdict::Allow { answer: ask.answer(granted), delay: Span::ZERO };
@@ -147,12 +150,11 @@ impl Buckets {
             let too_many = total.saturating_add(ask.wanted()).saturating_sub(self.limit);
             Verdict::Deny { wait: self.wait_for(too_many, &live, now_ms) }
         };
-        (self.decision(verdict, &live, now_ms), self.mend(stored, now))
+        (self.decision(verdict, &live, now_ms), self.mend(stored, ask.cost, now))
     }
 
     /// Takes units out of the newest sub-windows.
-    #[must_use]
-    pub fn refund(&self, stored: &SubWindows, cost: u64, now: Micros) -> (Decision, Write) {
+    fn refund(&self, stored: &SubWindows, cost: u64, now: Micros) -> (Decision, Write) {
         let now_ms = now.floor_ms();
         let mut live = self.live(stored, now_ms);
         let units = cost.min(used(&live));
@@ -165,7 +167,7 @@ impl Buckets {
         live.retain(|field| field.units > 0);
         let write = match (cost, units) {
             (0, _) => Write::Keep,
-            (_, 0) => self.mend(stored, now),
+            (_, 0) => self.mend(stored, cost, now),
             _ if live.is_empty() => Write::Drop,
             _ => self.put(stored, &mut live, now),
         };
@@ -173,8 +175,7 @@ impl Buckets {
     }
 
     /// Books units up to twice the limit.
-    #[must_use]
-    pub fn charge(&self, stored: &SubWindows, cost: u64, now: Micros) -> (Decision, Write) {
+    fn charge(&self, stored: &SubWindows, cost: u64, now: Micros) -> (Decision, Write) {
         let now_ms = now.floor_ms();
         let mut live = self.live(stored, now_ms);
         if cost == 0 {
@@ -183,7 +184,7 @@ impl Buckets {
         }
         let units = cost.min(self.limit.saturating_mul(2).saturating_sub(used(&live)));
         let write = if units == 0 {
-            self.mend(stored, now)
+            self.mend(stored, cost, now)
         } else {
             book(&mut live, self.present_end(now_ms), units);
             self.put(stored, &mut live, now)
@@ -199,8 +200,7 @@ impl Buckets {
     }
 
     /// Mends ends from the future and an expiry that is missing or too short.
-    #[must_use]
-    pub fn mend(&self, stored: &SubWindows, now: Micros) -> Write {
+    fn mend(&self, stored: &SubWindows, _cost: u64, now: Micros) -> Write {
         if stored.fields.is_empty() {
             return Write::Keep;
         }
@@ -276,7 +276,7 @@ mod tests {
     fn a_sum_never_has_more_digits_than_can_be_read_again() {
         let future = |after| SubWindow { end: Millis::new(T0 + after), units: MOST_UNITS };
         let stored = SubWindows { fields: vec![future(5_000_000), future(5_000_001)], expiry: None };
-        let write = rule().mend(&stored, Micros::from_clock(T0 * 1_000));
+        let write = rule().mend(&stored, 1, Micros::from_clock(T0 * 1_000));
         let Write::Put(Change::SubWindows(change), _) = write else { panic!("{write:?}") };
         assert_eq!(change.set.iter().map(|field| field.units).collect::<Vec<_>>(), [MOST_UNITS]);
     }

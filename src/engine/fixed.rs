@@ -11,7 +11,7 @@
 
 use super::calendar::{Offset, Period};
 use super::time::{Micros, Millis, Span};
-use super::{Ask, Change, Decision, Verdict, Write};
+use super::{Ask, Change, Decision, Policy, Verdict, Write};
 
 /// Used units that mean: shut until the key expires.
 pub const SHUT: u64 = 1_000_000_000_000_000_000;
@@ -49,6 +49,7 @@ struct Books {
 
 impl Fixed {
     /// What a stored counter means now.
+    #[inline(always)]
     fn books(&self, counter: Option<Counter>, now: Millis) -> Books {
         let Some(Counter { used, end }) = counter else {
             return Books { used: 0, end: None, mended: None };
@@ -59,7 +60,7 @@ impl Fixed {
         let mended = match end {
             None => Some(self.mended_end(now)),
             Some(_) if used >= SHUT => None,
-            Some(end) if end > self.latest_end(now) => Some(self.mended_end(now)),
+            Some(end) if self.is_too_late(end, now) => Some(self.mended_end(now)),
             Some(_) => None,
         };
         if used == 0 {
@@ -69,35 +70,39 @@ impl Fixed {
     }
 
     /// The end of a window that opens now.
-    fn opened_end(&self, now: Millis) -> Millis {
+    fn opened_end(self, now: Millis) -> Millis {
         match (self.align, self.period.span()) {
             (None, Some(span)) => now.plus_ceil(span),
             (offset, _) => self.period.end_of_window_at(now, offset.unwrap_or(Offset::UTC)),
         }
     }
 
-    /// The latest end that a window can have by these numbers.
-    fn latest_end(&self, now: Millis) -> Millis {
+    /// Whether an end is later than a window's can be by these numbers.
+    #[inline(always)]
+    fn is_too_late(self, end: Millis, now: Millis) -> bool {
         match self.period.span() {
-            Some(span) => now.plus_ceil(span),
-            None => self.opened_end(self.opened_end(now)),
+            // Whole milliseconds: what is more than the period is at least a millisecond more.
+            Some(span) => end.since(now) >= span.plus(Span::from_ms(1)),
+            None => end > self.opened_end(self.opened_end(now)),
         }
     }
 
     /// What becomes of an end that is later than the latest.
-    fn mended_end(&self, now: Millis) -> Millis {
+    fn mended_end(self, now: Millis) -> Millis {
         match self.period.span() {
             Some(span) => now.plus_ceil(span),
             None => self.opened_end(now),
         }
     }
 
+    #[inline(always)]
     fn decision(&self, verdict: Verdict, used: u64, end: Option<Millis>, now: Millis) -> Decision {
         let reset = end.map_or(Span::ZERO, |end| end.since(now));
         Decision { verdict, limit: self.limit, remaining: self.limit.saturating_sub(used), reset }
     }
 
     /// Books `added` more units into the open window, or opens one.
+    #[inline(always)]
     fn take(&self, books: &Books, added: u64, now: Millis) -> (u64, Millis, Write) {
         let used = books.used.saturating_add(added);
         let change = Change::Count { used, by: signed(added) };
@@ -109,12 +114,16 @@ impl Fixed {
             }
         }
     }
+}
+
+impl Policy for Fixed {
+    type State = Option<Counter>;
 
     /// Takes the units asked for, or refuses.
-    #[must_use]
-    pub fn decide(&self, counter: Option<Counter>, ask: Ask, now: Micros) -> (Decision, Write) {
+    #[inline(always)]
+    fn decide(&self, counter: &Option<Counter>, ask: Ask, now: Micros) -> (Decision, Write) {
         let now = now.floor_ms();
-        let books = self.books(counter, now);
+        let books = self.books(*counter, now);
         if ask.cost == 0 {
             let verdict = Verdict::Allow { answer: ask.answer(0), delay: Span::ZERO };
             return (self.decision(verdict, books.used, books.end, now), Write::Keep);
@@ -139,10 +148,9 @@ impl Fixed {
     }
 
     /// Gives units back to the window that is open.
-    #[must_use]
-    pub fn refund(&self, counter: Option<Counter>, cost: u64, now: Micros) -> (Decision, Write) {
+    fn refund(&self, counter: &Option<Counter>, cost: u64, now: Micros) -> (Decision, Write) {
         let now = now.floor_ms();
-        let books = self.books(counter, now);
+        let books = self.books(*counter, now);
         let units = if books.used >= SHUT { 0 } else { cost.min(books.used) };
         let used = books.used - units;
         let (end, write) = match (cost, units, used) {
@@ -155,10 +163,9 @@ impl Fixed {
     }
 
     /// Books units up to twice the limit.
-    #[must_use]
-    pub fn charge(&self, counter: Option<Counter>, cost: u64, now: Micros) -> (Decision, Write) {
+    fn charge(&self, counter: &Option<Counter>, cost: u64, now: Micros) -> (Decision, Write) {
         let now = now.floor_ms();
-        let books = self.books(counter, now);
+        let books = self.books(*counter, now);
         if cost == 0 {
             let verdict = Verdict::Booked { within: true, wait: Some(Span::ZERO) };
             return (self.decision(verdict, books.used, books.end, now), Write::Keep);
@@ -180,9 +187,8 @@ impl Fixed {
     }
 
     /// Mends the expiry without taking anything.
-    #[must_use]
-    pub fn mend(&self, counter: Option<Counter>, now: Micros) -> Write {
-        Write::expiry(self.books(counter, now.floor_ms()).mended)
+    fn mend(&self, counter: &Option<Counter>, _cost: u64, now: Micros) -> Write {
+        Write::expiry(self.books(*counter, now.floor_ms()).mended)
     }
 }
 
@@ -208,11 +214,11 @@ mod tests {
     #[test]
     fn a_window_opens_with_the_first_admission_and_keeps_its_end() {
         let rule = five_a_minute();
-        let (decision, write) = rule.decide(None, Ask { cost: 2, partial: false }, at(0));
+        let (decision, write) = rule.decide(&None, Ask { cost: 2, partial: false }, at(0));
         assert_eq!((decision.remaining, decision.reset.ceil_ms()), (3, 60_000));
         assert_eq!(write, Write::Put(Change::Count { used: 2, by: 2 }, Some(Millis::new(T0 + 60_000))));
         let open = Some(Counter { used: 2, end: Some(Millis::new(T0 + 60_000)) });
-        let (_, write) = rule.decide(open, Ask { cost: 1, partial: false }, at(10));
+        let (_, write) = rule.decide(&open, Ask { cost: 1, partial: false }, at(10));
         assert_eq!(write, Write::Put(Change::Count { used: 3, by: 1 }, None), "the end does not move");
     }
 
@@ -222,9 +228,9 @@ mod tests {
         let open = Some(Counter { used: 1, end: Some(Millis::new(T0 + 60_000)) });
         let ask = Ask { cost: 1, partial: false };
         let late = Micros::from_clock((T0 + 59_999) * 1_000 + 999);
-        let (decision, _) = rule.decide(open, ask, late);
+        let (decision, _) = rule.decide(&open, ask, late);
         assert_eq!(decision.verdict, Verdict::Deny { wait: Span::from_ms(1) });
-        let (decision, _) = rule.decide(open, ask, Micros::from_clock(late.get() + 1_000));
+        let (decision, _) = rule.decide(&open, ask, Micros::from_clock(late.get() + 1_000));
         assert!(decision.verdict.is_allow());
     }
 }

@@ -9,7 +9,7 @@
 
 use super::bucket::{Bucket, Debt, Settled, Stored};
 use super::time::{Micros, Span};
-use super::{Ask, Decision, Write};
+use super::{Ask, Decision, Policy, Write};
 
 /// What an admitted call is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,19 +33,25 @@ pub struct Leaky {
 }
 
 impl Leaky {
+    #[inline(always)]
     fn debt(&self, stored: Option<Stored>, now: Micros) -> Debt<'_> {
         let level = stored.map_or(0, |stored| self.bucket.rate.of_amount_ceil(stored.amount));
         self.bucket.debt(stored, level, now)
     }
 
+    #[inline(always)]
     fn settle(&self, debt: &Debt<'_>, cost: u64, (decision, settled): (Decision, Settled)) -> (Decision, Write) {
-        (decision, debt.write(cost, &settled, decision.reset, |level| self.bucket.rate.amount(level)))
+        (decision, debt.write(cost, &settled, decision.reset, |level| level))
     }
+}
+
+impl Policy for Leaky {
+    type State = Option<Stored>;
 
     /// Raises the level, or refuses.
-    #[must_use]
-    pub fn decide(&self, stored: Option<Stored>, ask: Ask, now: Micros) -> (Decision, Write) {
-        let debt = self.debt(stored, now);
+    #[inline(always)]
+    fn decide(&self, stored: &Option<Stored>, ask: Ask, now: Micros) -> (Decision, Write) {
+        let debt = self.debt(*stored, now);
         let answer = match self.outflow {
             Outflow::Police => debt.decide(ask, false, None),
             Outflow::Shape { within } => debt.decide(ask, true, within),
@@ -54,22 +60,19 @@ impl Leaky {
     }
 
     /// Lowers the level, not below empty.
-    #[must_use]
-    pub fn refund(&self, stored: Option<Stored>, cost: u64, now: Micros) -> (Decision, Write) {
-        let debt = self.debt(stored, now);
+    fn refund(&self, stored: &Option<Stored>, cost: u64, now: Micros) -> (Decision, Write) {
+        let debt = self.debt(*stored, now);
         self.settle(&debt, cost, debt.refund(cost))
     }
 
     /// Raises the level whether or not it fits, up to twice the capacity.
-    #[must_use]
-    pub fn charge(&self, stored: Option<Stored>, cost: u64, now: Micros) -> (Decision, Write) {
-        let debt = self.debt(stored, now);
+    fn charge(&self, stored: &Option<Stored>, cost: u64, now: Micros) -> (Decision, Write) {
+        let debt = self.debt(*stored, now);
         self.settle(&debt, cost, debt.charge(cost))
     }
 
     /// Mends without taking anything.
-    #[must_use]
-    pub fn mend(&self, stored: Option<Stored>, now: Micros) -> Write {
-        self.debt(stored, now).mend()
+    fn mend(&self, stored: &Option<Stored>, _cost: u64, now: Micros) -> Write {
+        self.debt(*stored, now).mend()
     }
 }

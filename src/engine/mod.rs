@@ -54,6 +54,34 @@ impl Ask {
     }
 }
 
+/// An algorithm with its numbers, as everybody sees it who wants it asked.
+pub trait Policy {
+    /// What it has to know of the past.
+    type State;
+
+    /// Takes the units asked for, or refuses.
+    fn decide(&self, state: &Self::State, ask: Ask, now: Micros) -> (Decision, Write);
+
+    /// Gives back units of work that did not happen.
+    fn refund(&self, state: &Self::State, cost: u64, now: Micros) -> (Decision, Write);
+
+    /// Books units whether or not they fit.
+    fn charge(&self, state: &Self::State, cost: u64, now: Micros) -> (Decision, Write);
+
+    /// Mends a state without taking anything, for a call of that cost.
+    fn mend(&self, state: &Self::State, cost: u64, now: Micros) -> Write;
+
+    /// Puts a question.
+    #[inline(always)]
+    fn answer(&self, verb: Verb, state: &Self::State, ask: Ask, now: Micros) -> (Decision, Write) {
+        match verb {
+            Verb::Decide => self.decide(state, ask, now),
+            Verb::Refund => self.refund(state, ask.cost, now),
+            Verb::Charge => self.charge(state, ask.cost, now),
+        }
+    }
+}
+
 /// A limiter with its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limiter<'a> {
@@ -215,77 +243,58 @@ pub enum Change {
 /// for longer than an expiry may be away is covered by none; there half of that way is enough, or every refusal would
 /// move the expiry by the moment that has passed.
 #[must_use]
+#[inline(always)]
 pub fn moved_expiry(
     current: Option<Millis>,
     now: Micros,
     needed: Span,
     slack: impl FnOnce() -> Span,
 ) -> Option<Millis> {
-    let at_least = now.ceil_ms_after(needed);
-    let long_enough =
-        if needed.ceil_ms() > LONGEST_MS { now.floor_ms().plus_ceil(Span::from_ms(LONGEST_MS / 2)) } else { at_least };
     match current {
-        Some(current) if current >= long_enough || needed == Span::ZERO => None,
-        _ => Some(at_least.plus_ceil(slack()).at_most_longest_after(now.floor_ms())),
+        Some(current) if needed == Span::ZERO || lasts(current, now, needed) => None,
+        _ => Some(now.ceil_ms_after(needed).plus_ceil(slack()).at_most_longest_after(now.floor_ms())),
     }
+}
+
+/// Whether an expiry is late enough for what is needed from now.
+#[inline(always)]
+fn lasts(expiry: Millis, now: Micros, needed: Span) -> bool {
+    // Of nearly all keys this is known without a division.
+    expiry.is_after(now, needed) || {
+        let farthest = if needed > Span::from_ms(LONGEST_MS) { LONGEST_MS / 2 } else { LONGEST_MS };
+        expiry >= now.floor_ms().plus_ceil(Span::from_ms(farthest))
+    }
+}
+
+/// Does the same with whichever limiter was loaded, and its state.
+macro_rules! whichever {
+    ($loaded:expr, $rule:ident, $state:ident => $answer:expr) => {
+        match $loaded {
+            Loaded::Fixed($rule, $state) => $answer,
+            Loaded::Sliding($rule, $state) => $answer,
+            Loaded::Buckets($rule, $state) => $answer,
+            Loaded::Token($rule, $state) => $answer,
+            Loaded::Leaky($rule, $state) => $answer,
+        }
+    };
 }
 
 /// Puts a question to a limiter.
 #[must_use]
 pub fn answer(verb: Verb, loaded: &Loaded<'_>, ask: Ask, now: Micros) -> (Decision, Write) {
-    match verb {
-        Verb::Decide => decide(loaded, ask, now),
-        Verb::Refund => refund(loaded, ask, now),
-        Verb::Charge => charge(loaded, ask, now),
-    }
+    whichever!(loaded, rule, state => rule.answer(verb, state, ask, now))
 }
 
 /// Takes the units asked for, or refuses.
 #[must_use]
 pub fn decide(loaded: &Loaded<'_>, ask: Ask, now: Micros) -> (Decision, Write) {
-    match loaded {
-        Loaded::Fixed(rule, state) => rule.decide(*state, ask, now),
-        Loaded::Sliding(rule, state) => rule.decide(state, ask, now),
-        Loaded::Buckets(rule, state) => rule.decide(state, ask, now),
-        Loaded::Token(rule, state) => rule.decide(*state, ask, now),
-        Loaded::Leaky(rule, state) => rule.decide(*state, ask, now),
-    }
-}
-
-/// Gives back units of work that did not happen.
-#[must_use]
-pub fn refund(loaded: &Loaded<'_>, ask: Ask, now: Micros) -> (Decision, Write) {
-    match loaded {
-        Loaded::Fixed(rule, state) => rule.refund(*state, ask.cost, now),
-        Loaded::Sliding(rule, state) => rule.refund(state, ask.cost, now),
-        Loaded::Buckets(rule, state) => rule.refund(state, ask.cost, now),
-        Loaded::Token(rule, state) => rule.refund(*state, ask.cost, now),
-        Loaded::Leaky(rule, state) => rule.refund(*state, ask.cost, now),
-    }
-}
-
-/// Books units whether or not they fit.
-#[must_use]
-pub fn charge(loaded: &Loaded<'_>, ask: Ask, now: Micros) -> (Decision, Write) {
-    match loaded {
-        Loaded::Fixed(rule, state) => rule.charge(*state, ask.cost, now),
-        Loaded::Sliding(rule, state) => rule.charge(state, ask.cost, now),
-        Loaded::Buckets(rule, state) => rule.charge(state, ask.cost, now),
-        Loaded::Token(rule, state) => rule.charge(*state, ask.cost, now),
-        Loaded::Leaky(rule, state) => rule.charge(*state, ask.cost, now),
-    }
+    answer(Verb::Decide, loaded, ask, now)
 }
 
 /// Mends a state without taking anything: what a call does that was willing in a whole that was refused.
 #[must_use]
 pub fn mend(loaded: &Loaded<'_>, cost: u64, now: Micros) -> Write {
-    match loaded {
-        Loaded::Fixed(rule, state) => rule.mend(*state, now),
-        Loaded::Sliding(rule, state) => rule.mend(state, cost, now),
-        Loaded::Buckets(rule, state) => rule.mend(state, now),
-        Loaded::Token(rule, state) => rule.mend(*state, now),
-        Loaded::Leaky(rule, state) => rule.mend(*state, now),
-    }
+    whichever!(loaded, rule, state => rule.mend(state, cost, now))
 }
 
 impl Rule<'_> {

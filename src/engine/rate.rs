@@ -6,6 +6,7 @@
 //! period are 3.2e29 shares, which is why they are 128-bit; whatever fits 64 bits is divided in 64 bits.
 
 use super::time::Span;
+use std::num::NonZeroU64;
 
 /// An amount as it is stored: whole units and a fraction of one, `whole + numerator / denominator`.
 ///
@@ -20,11 +21,29 @@ pub struct Amount {
     pub denominator: i64,
 }
 
+impl Amount {
+    /// Whole units, a fraction counting as one.
+    #[must_use]
+    #[inline]
+    pub const fn ceil(self) -> i64 {
+        self.whole.saturating_add((self.numerator > 0) as i64)
+    }
+
+    /// What this leaves of so many units.
+    #[must_use]
+    #[inline]
+    pub fn left_of(self, units: u64) -> Self {
+        let units = i64::try_from(units).unwrap_or(i64::MAX);
+        let numerator = if self.numerator > 0 { self.denominator - self.numerator } else { 0 };
+        Self { whole: units.saturating_sub(self.ceil()), numerator, denominator: self.denominator }
+    }
+}
+
 /// `units` given back per `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    units: i64,
-    period_us: i64,
+    units: NonZeroU64,
+    period_us: NonZeroU64,
 }
 
 /// An amount in shares of a unit; what a share is depends on the [`Rate`] that made it.
@@ -33,89 +52,102 @@ pub type Shares = i128;
 impl Rate {
     /// A rate of at least one unit per period of at least a microsecond.
     #[must_use]
+    #[inline]
     pub fn new(units: u64, period: Span) -> Option<Self> {
-        let units = i64::try_from(units).ok()?;
-        (units > 0 && period > Span::ZERO).then_some(Self { units, period_us: period.us() })
+        let units = NonZeroU64::new(units)?;
+        let period_us = NonZeroU64::new(period.us().cast_unsigned())?;
+        Some(Self { units, period_us })
+    }
+
+    /// The period in microseconds.
+    #[inline]
+    fn period_us(self) -> i64 {
+        self.period_us.get().cast_signed()
     }
 
     /// Shares of whole units, exactly.
     #[must_use]
+    #[inline]
     pub fn of_units(self, units: u64) -> Shares {
-        Shares::from(units) * Shares::from(self.period_us)
+        product(units, self.period_us)
     }
 
     /// Shares of a stored amount; what does not fit a share is dropped.
     #[must_use]
+    #[inline]
     pub fn of_amount_floor(self, amount: Amount) -> Shares {
         self.of_amount(amount, false)
     }
 
     /// Shares of a stored amount; what does not fit a share counts as a whole one.
     #[must_use]
+    #[inline]
     pub fn of_amount_ceil(self, amount: Amount) -> Shares {
         self.of_amount(amount, true)
     }
 
+    #[inline]
     fn of_amount(self, amount: Amount, up: bool) -> Shares {
-        let whole = Shares::from(amount.whole) * Shares::from(self.period_us);
-        if amount.denominator == self.period_us || amount.numerator == 0 {
+        let whole = Shares::from(amount.whole) * Shares::from(self.period_us());
+        if amount.denominator == self.period_us() || amount.numerator == 0 {
             return whole + Shares::from(amount.numerator);
         }
-        let scaled = Shares::from(amount.numerator) * Shares::from(self.period_us);
-        whole + if up { div_ceil(scaled, amount.denominator) } else { div_floor(scaled, amount.denominator) }
+        whole + self.fraction(amount, up)
+    }
+
+    /// Shares of a fraction under another period.
+    #[inline(never)]
+    fn fraction(self, amount: Amount, up: bool) -> Shares {
+        let scaled = Shares::from(amount.numerator) * Shares::from(self.period_us());
+        let denominator = Shares::from(amount.denominator);
+        scaled.div_euclid(denominator) + Shares::from(up && scaled.rem_euclid(denominator) != 0)
     }
 
     /// The stored form of an amount, exactly: its fraction is held in shares.
     #[must_use]
+    #[inline]
     pub fn amount(self, shares: Shares) -> Amount {
-        let whole = div_floor(shares, self.period_us);
-        let rest = shares - whole * Shares::from(self.period_us);
-        Amount {
-            whole: i64::try_from(whole).unwrap_or(if whole < 0 { i64::MIN } else { i64::MAX }),
-            numerator: i64::try_from(rest).unwrap_or(0),
-            denominator: self.period_us,
-        }
+        let (whole, rest) = divided(shares, self.period_us);
+        Amount { whole, numerator: rest.cast_signed(), denominator: self.period_us() }
     }
 
     /// Shares given back in `span`, exactly.
     #[must_use]
+    #[inline]
     pub fn given_back(self, span: Span) -> Shares {
-        Shares::from(span.us()) * Shares::from(self.units)
-    }
-
-    /// Whole units in so many shares, rounded down; none of a negative amount.
-    #[must_use]
-    pub fn units_floor(self, shares: Shares) -> u64 {
-        u64::try_from(div_floor(shares.max(0), self.period_us)).unwrap_or(u64::MAX)
-    }
-
-    /// Whole units in so many shares, a fraction counting as one.
-    #[must_use]
-    pub fn units_ceil(self, shares: Shares) -> u64 {
-        u64::try_from(div_ceil(shares.max(0), self.period_us)).unwrap_or(u64::MAX)
+        product(span.us().cast_unsigned(), self.units)
     }
 
     /// The shortest time in whole microseconds that gives back at least so many shares.
     #[must_use]
+    #[inline]
     pub fn time_ceil(self, shares: Shares) -> Span {
-        Span::from_us(div_ceil(shares.max(0), self.units))
+        let (whole, rest) = divided(shares.max(0), self.units);
+        Span::from_us(whole.saturating_add(i64::from(rest > 0)))
     }
 }
 
-/// `n / d` rounded down, for a positive `d`.
-fn div_floor(n: i128, d: i64) -> i128 {
-    match i64::try_from(n) {
-        Ok(narrow) => i128::from(narrow.div_euclid(d)),
-        Err(_) => n.div_euclid(i128::from(d)),
+/// A product that does not fit 64 bits: what is multiplied here stays far below 127.
+#[inline]
+fn product(a: u64, b: NonZeroU64) -> Shares {
+    (u128::from(a) * u128::from(b.get())).cast_signed()
+}
+
+/// `n / d` rounded down, as far as it fits 64 bits, and the rest.
+#[inline]
+fn divided(n: Shares, d: NonZeroU64) -> (i64, u64) {
+    match u64::try_from(n) {
+        Ok(narrow) if narrow.cast_signed() >= 0 => ((narrow / d).cast_signed(), narrow % d),
+        _ => divided_wide(n, d),
     }
 }
 
-/// `n / d` rounded up, for a positive `d`.
-fn div_ceil(n: i128, d: i64) -> i128 {
-    match i64::try_from(n) {
-        Ok(narrow) => i128::from(narrow.div_euclid(d) + i64::from(narrow.rem_euclid(d) != 0)),
-        Err(_) => n.div_euclid(i128::from(d)) + i128::from(n.rem_euclid(i128::from(d)) != 0),
-    }
+#[inline(never)]
+fn divided_wide(n: Shares, d: NonZeroU64) -> (i64, u64) {
+    let d = Shares::from(d.get());
+    let whole = n.div_euclid(d);
+    let whole = i64::try_from(whole).unwrap_or(if whole < 0 { i64::MIN } else { i64::MAX });
+    (whole, u64::try_from(n.rem_euclid(d)).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -147,12 +179,29 @@ mod tests {
 
     #[test]
     fn narrow_and_wide_division_agree() {
-        let wide = i128::from(i64::MAX) * 4 + 3;
-        assert_eq!(div_floor(wide, 4), i128::from(i64::MAX));
-        assert_eq!(div_ceil(wide, 4), i128::from(i64::MAX) + 1);
-        assert_eq!((div_floor(-7, 2), div_ceil(-7, 2)), (-4, -3));
-        assert_eq!((div_floor(7, 2), div_ceil(7, 2)), (3, 4));
-        assert_eq!(div_ceil(-wide, 4), -i128::from(i64::MAX));
+        let by = |d| NonZeroU64::new(d).unwrap();
+        let largest = i128::from(i64::MAX);
+        for (n, d) in
+            [(0, 7), (6, 7), (7, 7), (8, 7), (largest, 1), (largest, 4), (largest - 1, 3), (largest, u64::MAX)]
+        {
+            assert_eq!(divided(n, by(d)), divided_wide(n, by(d)), "{n} / {d}");
+        }
+        assert_eq!(divided(largest + 1, by(2)), (1 << 62, 0));
+        assert_eq!(divided(largest * 4 + 3, by(4)), (i64::MAX, 3));
+        assert_eq!(divided(largest * 9, by(4)), (i64::MAX, 3), "what does not fit is the largest that does");
+        assert_eq!((divided(-7, by(2)), divided(-8, by(2))), ((-4, 1), (-4, 0)));
+        assert_eq!(divided(-largest * 9, by(4)).0, i64::MIN);
+    }
+
+    #[test]
+    fn what_a_debt_leaves_of_a_capacity_is_exact_below_nothing_too() {
+        let third = rate(1, 3);
+        for capacity in [0, 1, 5] {
+            for owed in 0..40_000 {
+                let left = third.amount(owed).left_of(capacity);
+                assert_eq!(left, third.amount(third.of_units(capacity) - owed), "{owed} of {capacity}");
+            }
+        }
     }
 
     #[test]
@@ -161,6 +210,6 @@ mod tests {
         let need = rate.of_units(1);
         let time = rate.time_ceil(need);
         assert!(rate.given_back(time) >= need);
-        assert!(rate.given_back(Span::from_us(i128::from(time.us()) - 1)) < need);
+        assert!(rate.given_back(Span::from_us(time.us() - 1)) < need);
     }
 }

@@ -9,7 +9,7 @@
 //! however many have left the window. **To read.** "Sliding window log" in any text on rate limiting.
 
 use super::time::{Micros, Millis, Span};
-use super::{Ask, Change, Decision, Verb, Verdict, Write, moved_expiry};
+use super::{Ask, Change, Decision, Policy, Verb, Verdict, Write, moved_expiry};
 
 /// Entries that a call may trim or mend beyond its cost.
 const SWEEP: u64 = 250;
@@ -103,10 +103,13 @@ impl Sliding<'_> {
         let change = LogChange { add: units, trim, mend, ..LogChange::default() };
         Write::Put(Change::Log(change), self.expiry_for(log, Some(now), now))
     }
+}
+
+impl Policy for Sliding<'_> {
+    type State = Log;
 
     /// Takes the units asked for, or refuses.
-    #[must_use]
-    pub fn decide(&self, log: &Log, ask: Ask, now: Micros) -> (Decision, Write) {
+    fn decide(&self, log: &Log, ask: Ask, now: Micros) -> (Decision, Write) {
         let allow = |answer| Verdict::Allow { answer, delay: Span::ZERO };
         if ask.cost == 0 {
             return (self.decision(allow(ask.answer(0)), log.live, log.newest, now), Write::Keep);
@@ -128,8 +131,7 @@ impl Sliding<'_> {
     }
 
     /// Takes out the newest units, or those of a request id.
-    #[must_use]
-    pub fn refund(&self, log: &Log, cost: u64, now: Micros) -> (Decision, Write) {
+    fn refund(&self, log: &Log, cost: u64, now: Micros) -> (Decision, Write) {
         let units = if cost == 0 { 0 } else { log.returned.min(log.live) };
         let live = log.live - units;
         let newest = if units == 0 { log.newest } else { log.newest_left };
@@ -147,8 +149,7 @@ impl Sliding<'_> {
     }
 
     /// Books units up to twice the limit.
-    #[must_use]
-    pub fn charge(&self, log: &Log, cost: u64, now: Micros) -> (Decision, Write) {
+    fn charge(&self, log: &Log, cost: u64, now: Micros) -> (Decision, Write) {
         if cost == 0 {
             let verdict = Verdict::Booked { within: true, wait: Some(Span::ZERO) };
             return (self.decision(verdict, log.live, log.newest, now), Write::Keep);
@@ -171,8 +172,7 @@ impl Sliding<'_> {
     }
 
     /// Mends entries from the future and an expiry that is missing or too short.
-    #[must_use]
-    pub fn mend(&self, log: &Log, cost: u64, now: Micros) -> Write {
+    fn mend(&self, log: &Log, cost: u64, now: Micros) -> Write {
         if !log.exists {
             return Write::Keep;
         }

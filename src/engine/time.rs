@@ -127,6 +127,12 @@ impl Millis {
         Self(self.0.saturating_add(span.ceil_ms()))
     }
 
+    /// Whether this instant lies a whole `span` or more after `now`.
+    #[must_use]
+    pub const fn is_after(self, now: Micros, span: Span) -> bool {
+        self.0.saturating_mul(US_PER_MS) >= now.0.saturating_add(span.0)
+    }
+
     /// How long after `earlier` this is; nothing if it is not after it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
@@ -157,16 +163,17 @@ impl Span {
         if ms <= 0 { Self::ZERO } else { Self(ms.saturating_mul(US_PER_MS)) }
     }
 
-    /// A span of microseconds from a wide computation; a negative one is none.
+    /// A span of microseconds; a negative one is none.
     #[must_use]
-    pub fn from_us(us: i128) -> Self {
-        Self(i64::try_from(us.max(0)).unwrap_or(i64::MAX))
+    pub const fn from_us(us: i64) -> Self {
+        if us <= 0 { Self::ZERO } else { Self(us) }
     }
 
     /// A span of nanoseconds, rounded up; a negative one is none.
     #[must_use]
     pub fn ceil_of_ns(ns: i128) -> Self {
-        Self::from_us(ns.div_euclid(NS_PER_US) + i128::from(ns.rem_euclid(NS_PER_US) != 0))
+        let us = ns.div_euclid(NS_PER_US) + i128::from(ns.rem_euclid(NS_PER_US) != 0);
+        Self::from_us(i64::try_from(us).unwrap_or(i64::MAX))
     }
 
     /// Microseconds.
@@ -178,7 +185,8 @@ impl Span {
     /// Whole milliseconds, rounded up.
     #[must_use]
     pub const fn ceil_ms(self) -> i64 {
-        self.0 / US_PER_MS + (self.0 % US_PER_MS != 0) as i64
+        // Never negative, and without a sign there is one multiplication instead of two.
+        ((self.0.cast_unsigned() + (US_PER_MS - 1).cast_unsigned()) / US_PER_MS.cast_unsigned()).cast_signed()
     }
 
     /// The sum, or the largest span.

@@ -7,52 +7,50 @@
 //! capacity does not fill the bucket. **To read.** RFC 2697 and RFC 2698 for the token bucket as a meter.
 
 use super::bucket::{Bucket, Debt, Settled, Stored};
-use super::rate::{Amount, Shares};
 use super::time::Micros;
-use super::{Ask, Decision, Write};
+use super::{Ask, Decision, Policy, Write};
 
 /// A token bucket's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token(pub Bucket);
 
 impl Token {
+    #[inline(always)]
     fn debt(&self, stored: Option<Stored>, now: Micros) -> Debt<'_> {
         let owed = stored.map_or(0, |stored| self.0.full() - self.0.rate.of_amount_floor(stored.amount));
         self.0.debt(stored, owed, now)
     }
 
-    fn tokens(&self, owed: Shares) -> Amount {
-        self.0.rate.amount(self.0.full() - owed)
-    }
-
+    #[inline(always)]
     fn settle(&self, debt: &Debt<'_>, cost: u64, (decision, settled): (Decision, Settled)) -> (Decision, Write) {
-        (decision, debt.write(cost, &settled, decision.reset, |owed| self.tokens(owed)))
+        (decision, debt.write(cost, &settled, decision.reset, |debt| debt.left_of(self.0.capacity)))
     }
+}
+
+impl Policy for Token {
+    type State = Option<Stored>;
 
     /// Takes tokens, or refuses.
-    #[must_use]
-    pub fn decide(&self, stored: Option<Stored>, ask: Ask, now: Micros) -> (Decision, Write) {
-        let debt = self.debt(stored, now);
+    #[inline(always)]
+    fn decide(&self, stored: &Option<Stored>, ask: Ask, now: Micros) -> (Decision, Write) {
+        let debt = self.debt(*stored, now);
         self.settle(&debt, ask.cost, debt.decide(ask, false, None))
     }
 
     /// Gives tokens back, not beyond a full bucket.
-    #[must_use]
-    pub fn refund(&self, stored: Option<Stored>, cost: u64, now: Micros) -> (Decision, Write) {
-        let debt = self.debt(stored, now);
+    fn refund(&self, stored: &Option<Stored>, cost: u64, now: Micros) -> (Decision, Write) {
+        let debt = self.debt(*stored, now);
         self.settle(&debt, cost, debt.refund(cost))
     }
 
     /// Takes tokens whether or not there are enough, down to minus the capacity.
-    #[must_use]
-    pub fn charge(&self, stored: Option<Stored>, cost: u64, now: Micros) -> (Decision, Write) {
-        let debt = self.debt(stored, now);
+    fn charge(&self, stored: &Option<Stored>, cost: u64, now: Micros) -> (Decision, Write) {
+        let debt = self.debt(*stored, now);
         self.settle(&debt, cost, debt.charge(cost))
     }
 
     /// Mends without taking anything.
-    #[must_use]
-    pub fn mend(&self, stored: Option<Stored>, now: Micros) -> Write {
-        self.debt(stored, now).mend()
+    fn mend(&self, stored: &Option<Stored>, _cost: u64, now: Micros) -> Write {
+        self.debt(*stored, now).mend()
     }
 }

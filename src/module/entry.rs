@@ -8,7 +8,6 @@ use super::api::{Call, Context, ServerString, acl_names_command, log, missing, t
 use super::info::COUNTERS;
 use super::run::{self, Outcome};
 use super::{cell, clock, config, guard, info, leases, queue, top};
-use crate::commands::limit::Algorithm;
 use crate::commands::table;
 
 const OK: c_int = 0;
@@ -34,10 +33,10 @@ macro_rules! handler {
     };
 }
 
-handler!(on_fixed, COUNTERS.fixed.errors, |call| run::decide(call, Algorithm::Fixed));
-handler!(on_sliding, COUNTERS.sliding.errors, |call| run::decide(call, Algorithm::Sliding));
-handler!(on_token, COUNTERS.token.errors, |call| run::decide(call, Algorithm::Token));
-handler!(on_leaky, COUNTERS.leaky.errors, |call| run::decide(call, Algorithm::Leaky));
+handler!(on_fixed, COUNTERS.fixed.errors, |call| run::fixed(call));
+handler!(on_sliding, COUNTERS.sliding.errors, |call| run::sliding(call));
+handler!(on_token, COUNTERS.token.errors, |call| run::token(call));
+handler!(on_leaky, COUNTERS.leaky.errors, |call| run::leaky(call));
 handler!(on_queue, COUNTERS.queue.errors, |call| queue::queue(call));
 handler!(on_peek, COUNTERS.other_errors, |call| run::peek(call));
 handler!(on_refund, COUNTERS.other_errors, |call| run::refund(call));

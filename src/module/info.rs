@@ -10,8 +10,8 @@ use redis_module::raw;
 use super::api::setup::InfoSection;
 use super::api::text::Word;
 use super::{clock, guard, queue, top};
+use crate::engine::Verdict;
 use crate::engine::time::Micros;
-use crate::engine::{Limiter, Verdict};
 
 /// A counter of the main thread.
 pub struct Counter(AtomicU64);
@@ -122,17 +122,6 @@ pub static COUNTERS: Counters = Counters {
 };
 
 impl Counters {
-    /// The tally of a limiter.
-    #[must_use]
-    pub const fn of(&self, limiter: &Limiter<'_>) -> &Tally {
-        match limiter {
-            Limiter::Fixed(_) => &self.fixed,
-            Limiter::Sliding(_) | Limiter::Buckets(_) => &self.sliding,
-            Limiter::Token(_) => &self.token,
-            Limiter::Leaky(_) => &self.leaky,
-        }
-    }
-
     fn tallies(&self) -> [(&Tally, [&'static CStr; 4]); 8] {
         macro_rules! named {
             ($($tally:ident)*) => {

@@ -1,17 +1,19 @@
 //! States under keys: what a call has to know is read here, and what it decided is written here.
 
 use super::api::key::{Edge, From, Key, Type, instant_of};
-use super::api::text::{LEVEL, ONE, Owned, PXAT, TOKENS, TS, Word, ZERO};
+use super::api::text::{LEVEL, Owned, PXAT, TOKENS, TS, Word, ZERO};
 use super::replicate::{Effect, Trace};
 use crate::commands::error;
 use crate::commands::grammar::MOST_LOGGED;
 use crate::engine::bucket::Stored;
-use crate::engine::buckets::{FieldChange, MOST_FIELDS, SubWindows};
-use crate::engine::fixed::Counter;
+use crate::engine::buckets::{Buckets, FieldChange, MOST_FIELDS, SubWindows};
+use crate::engine::fixed::{Counter, Fixed};
+use crate::engine::leaky::Leaky;
 use crate::engine::lease::{Acquire, Holders};
-use crate::engine::sliding::{Log, LogChange, Sliding};
+use crate::engine::sliding::{Log, Sliding};
 use crate::engine::time::{Micros, Millis};
-use crate::engine::{Ask, Change, Limiter, Loaded, Rule, Verb, Write};
+use crate::engine::token::Token;
+use crate::engine::{Ask, Change, Limiter, Loaded, Policy, Rule, Verb, Write};
 use crate::storage::record;
 
 /// The text of an error about a value that is not ours.
@@ -20,20 +22,127 @@ pub type Foreign = &'static str;
 /// Elements that a walk counts before it asks the server for their number.
 const WALK: u64 = 64;
 
-/// Reads the state of a limiter, as far as the call needs it.
+/// A limiter whose state is kept under a key.
+pub trait Kept: Policy {
+    /// Reads the state, as far as the call needs it.
+    ///
+    /// # Errors
+    /// A value of another type, or one that this limiter did not make.
+    fn load(&self, key: &Key<'_>, verb: Verb, ask: Ask, now: Micros) -> Result<Self::State, Foreign>;
+
+    /// Writes a change of the value, and moves the expiry if that has to move.
+    fn put(&self, key: &Key<'_>, change: &Change, expiry: Option<Millis>, now: Micros) -> Trace;
+}
+
+impl Kept for Fixed {
+    #[inline(always)]
+    fn load(&self, key: &Key<'_>, _verb: Verb, _ask: Ask, _now: Micros) -> Result<Option<Counter>, Foreign> {
+        counter(key)
+    }
+
+    #[inline(always)]
+    fn put(&self, key: &Key<'_>, change: &Change, expiry: Option<Millis>, _now: Micros) -> Trace {
+        let Change::Count { used, by } = *change else { return Trace::none() };
+        match expiry {
+            Some(end) => put_string(key, record::number(used).as_bytes(), end),
+            None => count_on(key, used, by),
+        }
+    }
+}
+
+impl Kept for Token {
+    #[inline(always)]
+    fn load(&self, key: &Key<'_>, _verb: Verb, _ask: Ask, _now: Micros) -> Result<Option<Stored>, Foreign> {
+        stored(key, TOKENS.word(), true, error::FOREIGN_TOKENS)
+    }
+
+    #[inline(always)]
+    fn put(&self, key: &Key<'_>, change: &Change, expiry: Option<Millis>, _now: Micros) -> Trace {
+        put_stored(key, TOKENS.word(), change, expiry)
+    }
+}
+
+impl Kept for Leaky {
+    #[inline(always)]
+    fn load(&self, key: &Key<'_>, _verb: Verb, _ask: Ask, _now: Micros) -> Result<Option<Stored>, Foreign> {
+        stored(key, LEVEL.word(), false, error::FOREIGN_LEVEL)
+    }
+
+    #[inline(always)]
+    fn put(&self, key: &Key<'_>, change: &Change, expiry: Option<Millis>, _now: Micros) -> Trace {
+        put_stored(key, LEVEL.word(), change, expiry)
+    }
+}
+
+impl Kept for Sliding<'_> {
+    fn load(&self, key: &Key<'_>, verb: Verb, ask: Ask, now: Micros) -> Result<Log, Foreign> {
+        log(key, self, verb, ask, now)
+    }
+
+    fn put(&self, key: &Key<'_>, change: &Change, expiry: Option<Millis>, now: Micros) -> Trace {
+        let mut trace = Trace::none();
+        if let Change::Log(change) = *change {
+            take_out(key, self, change.take_out, &mut trace);
+            mend_future(key, change.mend, now, &mut trace);
+            add_units(key, self, change.add, now, &mut trace);
+            trim(key, now.minus_us(self.period), change.trim, &mut trace);
+        }
+        moved(key, expiry, trace)
+    }
+}
+
+impl Kept for Buckets {
+    fn load(&self, key: &Key<'_>, _verb: Verb, _ask: Ask, _now: Micros) -> Result<SubWindows, Foreign> {
+        sub_windows(key)
+    }
+
+    fn put(&self, key: &Key<'_>, change: &Change, expiry: Option<Millis>, _now: Micros) -> Trace {
+        let mut trace = Trace::none();
+        if let Change::SubWindows(change) = change {
+            put_sub_windows(key, change, &mut trace);
+        }
+        moved(key, expiry, trace)
+    }
+}
+
+/// Reads the state of whichever limiter a rule has.
 ///
 /// # Errors
-/// A value of another type, or one that this limiter did not make.
+/// As [`Kept::load`].
 pub fn load<'a>(key: &Key<'_>, rule: &Rule<'a>, verb: Verb, now: Micros) -> Result<Loaded<'a>, Foreign> {
+    let ask = rule.ask;
     Ok(match rule.limiter {
-        Limiter::Fixed(fixed) => Loaded::Fixed(fixed, counter(key)?),
-        Limiter::Token(token) => Loaded::Token(token, stored(key, TOKENS.word(), true, error::FOREIGN_TOKENS)?),
-        Limiter::Leaky(leaky) => Loaded::Leaky(leaky, stored(key, LEVEL.word(), false, error::FOREIGN_LEVEL)?),
-        Limiter::Sliding(sliding) => Loaded::Sliding(sliding, log(key, &sliding, verb, rule.ask, now)?),
-        Limiter::Buckets(buckets) => Loaded::Buckets(buckets, sub_windows(key)?),
+        Limiter::Fixed(fixed) => Loaded::Fixed(fixed, fixed.load(key, verb, ask, now)?),
+        Limiter::Token(token) => Loaded::Token(token, token.load(key, verb, ask, now)?),
+        Limiter::Leaky(leaky) => Loaded::Leaky(leaky, leaky.load(key, verb, ask, now)?),
+        Limiter::Sliding(sliding) => Loaded::Sliding(sliding, sliding.load(key, verb, ask, now)?),
+        Limiter::Buckets(buckets) => Loaded::Buckets(buckets, buckets.load(key, verb, ask, now)?),
     })
 }
 
+/// Writes what was decided, and hands the same to replicas and the append-only file.
+#[inline(always)]
+pub fn apply(limiter: &impl Kept, key: &Key<'_>, write: &Write, now: Micros) -> Trace {
+    match write {
+        Write::Keep => Trace::none(),
+        Write::Drop => drop_key(key),
+        Write::Put(Change::Nothing, expiry) => moved(key, *expiry, Trace::none()),
+        Write::Put(change, expiry) => limiter.put(key, change, *expiry, now),
+    }
+}
+
+/// The same for whichever limiter a rule has.
+pub fn apply_rule(rule: &Rule<'_>, key: &Key<'_>, write: &Write, now: Micros) -> Trace {
+    match &rule.limiter {
+        Limiter::Fixed(fixed) => apply(fixed, key, write, now),
+        Limiter::Token(token) => apply(token, key, write, now),
+        Limiter::Leaky(leaky) => apply(leaky, key, write, now),
+        Limiter::Sliding(sliding) => apply(sliding, key, write, now),
+        Limiter::Buckets(buckets) => apply(buckets, key, write, now),
+    }
+}
+
+#[inline(always)]
 fn counter(key: &Key<'_>) -> Result<Option<Counter>, Foreign> {
     match key.kind() {
         Type::Empty => Ok(None),
@@ -45,6 +154,7 @@ fn counter(key: &Key<'_>) -> Result<Option<Counter>, Foreign> {
     }
 }
 
+#[inline(always)]
 fn stored(key: &Key<'_>, field: Word<'_>, negative: bool, foreign: Foreign) -> Result<Option<Stored>, Foreign> {
     match key.kind() {
         Type::Empty => return Ok(None),
@@ -252,38 +362,26 @@ fn last_but(key: &Key<'_>, id: Option<Word<'_>>, cutoff: i64) -> Option<Micros> 
     instant_of(score)
 }
 
-/// Writes what was decided, and hands the same to replicas and the append-only file.
-pub fn apply(key: &Key<'_>, rule: &Rule<'_>, write: &Write, now: Micros) -> Trace {
-    match write {
-        Write::Keep => Trace::none(),
-        Write::Drop => drop_key(key),
-        Write::Put(change, expiry) => {
-            let mut trace = Trace::none();
-            match change {
-                Change::Nothing => {}
-                Change::Count { used, by } => return put_counter(key, *used, *by, *expiry),
-                Change::Level { amount, at } => {
-                    let field = if matches!(rule.limiter, Limiter::Token(_)) { &TOKENS } else { &LEVEL };
-                    let amount = Owned::new(record::amount(*amount).as_bytes());
-                    let at = Owned::signed(at.get());
-                    key.hash_set_two((field.word(), amount.word()), (TS.word(), at.word()));
-                    let words = [key.name(), field.word(), amount.word(), TS.word(), at.word()];
-                    trace.replicate(key.call(), Effect::HSet, &words);
-                }
-                Change::Stamp { at } => {
-                    let at = Owned::signed(at.get());
-                    key.hash_set(TS.word(), at.word());
-                    trace.replicate(key.call(), Effect::HSet, &[key.name(), TS.word(), at.word()]);
-                }
-                Change::Log(change) => put_log(key, rule, *change, now, &mut trace),
-                Change::SubWindows(change) => put_sub_windows(key, change, &mut trace),
-            }
-            if let Some(at) = expiry {
-                move_expiry(key, *at, &mut trace);
-            }
-            trace
+/// Writes a bucket's amount and instant, or the instant alone.
+#[inline(always)]
+fn put_stored(key: &Key<'_>, field: Word<'_>, change: &Change, expiry: Option<Millis>) -> Trace {
+    let mut trace = Trace::none();
+    match *change {
+        Change::Level { amount, at } => {
+            let amount = Owned::new(record::amount(amount).as_bytes());
+            let at = Owned::signed(at.get());
+            key.hash_set_two((field, amount.word()), (TS.word(), at.word()));
+            let words = [key.name(), field, amount.word(), TS.word(), at.word()];
+            trace.replicate(key.call(), Effect::HSet, &words);
         }
+        Change::Stamp { at } => {
+            let at = Owned::signed(at.get());
+            key.hash_set(TS.word(), at.word());
+            trace.replicate(key.call(), Effect::HSet, &[key.name(), TS.word(), at.word()]);
+        }
+        _ => {}
     }
+    moved(key, expiry, trace)
 }
 
 /// Deletes a key that is as good as untouched.
@@ -302,15 +400,22 @@ pub fn move_expiry(key: &Key<'_>, at: Millis, trace: &mut Trace) {
     trace.replicate(key.call(), Effect::PExpireAt, &[key.name(), at.word()]);
 }
 
-fn put_counter(key: &Key<'_>, used: u64, by: i64, expiry: Option<Millis>) -> Trace {
-    let text = record::number(used);
-    if let Some(end) = expiry {
-        return put_string(key, text.as_bytes(), end);
+/// Moves a key's expiry if it has to move, after what left `trace`.
+#[inline]
+fn moved(key: &Key<'_>, expiry: Option<Millis>, mut trace: Trace) -> Trace {
+    if let Some(at) = expiry {
+        move_expiry(key, at, &mut trace);
     }
+    trace
+}
+
+/// Changes a counter whose end stays.
+#[inline(always)]
+fn count_on(key: &Key<'_>, used: u64, by: i64) -> Trace {
     let mut trace = Trace::none();
-    key.set_string(text.as_bytes());
+    key.set_number(used);
     if by == 1 {
-        trace.replicate(key.call(), Effect::IncrBy, &[key.name(), ONE.word()]);
+        trace.replicate(key.call(), Effect::Incr, &[key.name()]);
     } else {
         let by = Owned::signed(by);
         trace.replicate(key.call(), Effect::IncrBy, &[key.name(), by.word()]);
@@ -326,16 +431,6 @@ pub fn put_string(key: &Key<'_>, text: &[u8], end: Millis) -> Trace {
     let (text, end) = (Owned::new(text), Owned::signed(end.get()));
     trace.replicate(key.call(), Effect::Set, &[key.name(), text.word(), PXAT.word(), end.word()]);
     trace
-}
-
-fn put_log(key: &Key<'_>, rule: &Rule<'_>, change: LogChange, now: Micros, trace: &mut Trace) {
-    let Limiter::Sliding(sliding) = rule.limiter else {
-        return;
-    };
-    take_out(key, &sliding, change.take_out, trace);
-    mend_future(key, change.mend, now, trace);
-    add_units(key, &sliding, change.add, now, trace);
-    trim(key, now.minus_us(sliding.period), change.trim, trace);
 }
 
 /// Takes out units of a request id, or the highest ones.

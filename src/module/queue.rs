@@ -18,12 +18,15 @@ use super::api::key::{Key, Mode};
 use super::api::text::{Owned, Word};
 use super::api::{Call, Context, ServerString, setup};
 use super::info::COUNTERS;
+use super::keys::{self, Kept};
 use super::run::{Failure, Outcome};
-use super::{clock, config, guard, keys};
+use super::{clock, config, guard};
 use crate::commands::limit;
 use crate::commands::reply::{self, Five};
+use crate::engine::bucket::Stored;
+use crate::engine::leaky::Leaky;
 use crate::engine::time::{Micros, Span};
-use crate::engine::{self, Decision, Limiter, Loaded, Rule, Verb, Verdict, Write};
+use crate::engine::{Ask, Decision, Policy, Verb, Verdict, Write};
 
 /// A key's line: its database and its name, which is held and not copied.
 struct Line {
@@ -176,9 +179,9 @@ pub fn queue(call: Call<'_>) -> Outcome {
     let now = clock::now();
     let key = Key::open(call, name, Mode::Write);
     guard::inject("key");
-    let rule = Rule { limiter: Limiter::Leaky(asked.leaky), ask: asked.ask };
-    let loaded = keys::load(&key, &rule, Verb::Decide, now)?;
-    let (mut decision, mut write) = engine::decide(&loaded, rule.ask, now);
+    let limit::Queue { leaky, ask, .. } = asked;
+    let stored = leaky.load(&key, Verb::Decide, ask, now)?;
+    let (mut decision, mut write) = leaky.decide(&stored, ask, now);
     let delay = match decision.verdict {
         Verdict::Allow { delay, .. } => delay,
         _ => Span::ZERO,
@@ -186,10 +189,10 @@ pub fn queue(call: Call<'_>) -> Outcome {
     let waits = delay > Span::ZERO && !call.denies_blocking();
     let line = waits.then(|| Line::of(&call, name));
     if line.as_ref().is_some_and(|line| !WAITING.with_borrow(|waiting| waiting.has_room(line))) {
-        (decision, write) = turned_away(&loaded, &rule, delay, now);
+        (decision, write) = turned_away(&leaky, &stored, ask.cost, delay, now);
     }
     let stays = decision.verdict.is_allow();
-    let trace = keys::apply(&key, &rule, &write, now);
+    let trace = keys::apply(&leaky, &key, &write, now);
     drop(key);
     trace.tell(call, name);
     COUNTERS.queue.count(decision.verdict, name, now);
@@ -208,10 +211,10 @@ pub fn queue(call: Call<'_>) -> Outcome {
 }
 
 /// The answer to a call that would have to wait where too many wait already: nothing is booked.
-fn turned_away(loaded: &Loaded<'_>, rule: &Rule<'_>, turn: Span, now: Micros) -> (Decision, Write) {
-    let (standing, _) = engine::decide(loaded, engine::Ask::NOTHING, now);
+fn turned_away(leaky: &Leaky, stored: &Option<Stored>, cost: u64, turn: Span, now: Micros) -> (Decision, Write) {
+    let (standing, _) = leaky.decide(stored, Ask::NOTHING, now);
     let decision = Decision { verdict: Verdict::Deny { wait: turn }, ..standing };
-    (decision, engine::mend(loaded, rule.ask.cost, now))
+    (decision, leaky.mend(stored, cost, now))
 }
 
 unsafe extern "C" fn on_reply(context: *mut Context, argv: *mut *mut ServerString, argc: c_int) -> c_int {

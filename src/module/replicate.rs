@@ -11,6 +11,8 @@ use super::api::text::{Owned, Word};
 pub enum Effect {
     /// SET with PXAT.
     Set,
+    /// INCR.
+    Incr,
     /// INCRBY.
     IncrBy,
     /// HSET.
@@ -36,11 +38,41 @@ const STRING: c_int = 1 << 3;
 const HASH: c_int = 1 << 6;
 const SORTED_SET: c_int = 1 << 7;
 
+/// The bits of an effect's number.
+const EFFECT_BITS: u32 = 4;
+/// All of them.
+const EFFECT_MASK: u32 = (1 << EFFECT_BITS) - 1;
+
 impl Effect {
+    const ALL: [Self; 11] = [
+        Self::Set,
+        Self::Incr,
+        Self::IncrBy,
+        Self::HSet,
+        Self::HDel,
+        Self::ZAdd,
+        Self::ZRem,
+        Self::ZRemRangeByRank,
+        Self::PExpireAt,
+        Self::Del,
+        Self::Unlink,
+    ];
+
+    /// Its number, from 1.
+    const fn number(self) -> u32 {
+        self as u32 + 1
+    }
+
+    /// The effect of a number; none of 0.
+    fn numbered(number: u32) -> Option<Self> {
+        usize::try_from(number.checked_sub(1)?).ok().and_then(|index| Self::ALL.get(index)).copied()
+    }
+
     /// The command, and the events that it fires.
     const fn described(self) -> (&'static CStr, &'static [(c_int, &'static CStr)]) {
         match self {
             Self::Set => (c"SET", &[(STRING, c"set"), (GENERIC, c"expire")]),
+            Self::Incr => (c"INCR", &[(STRING, c"incrby")]),
             Self::IncrBy => (c"INCRBY", &[(STRING, c"incrby")]),
             Self::HSet => (c"HSET", &[(HASH, c"hset")]),
             Self::HDel => (c"HDEL", &[(HASH, c"hdel")]),
@@ -54,30 +86,28 @@ impl Effect {
     }
 }
 
-/// The most effects of one call on one key.
-const MOST: usize = 6;
-
-/// What a call did to a key, to be told once the key is closed.
+/// What a call did to a key, to be told once the key is closed: at most eight effects, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace {
-    effects: [Option<Effect>; MOST],
-    count: usize,
+    /// Four bits for each effect, its number from 1, the first in the lowest bits.
+    effects: u32,
+    /// Where the next one goes.
+    end: u32,
 }
 
 impl Trace {
     /// Nothing.
     #[must_use]
     pub const fn none() -> Self {
-        Self { effects: [None; MOST], count: 0 }
+        Self { effects: 0, end: 0 }
     }
 
     /// Hands an effect to replicas and the append-only file.
+    #[inline(always)]
     pub fn replicate(&mut self, call: Call<'_>, effect: Effect, words: &[Word<'_>]) {
         call.replicate(effect.described().0, words);
-        if let Some(free) = self.effects.get_mut(self.count) {
-            *free = Some(effect);
-            self.count += 1;
-        }
+        self.effects |= effect.number().checked_shl(self.end).unwrap_or(0);
+        self.end += EFFECT_BITS;
     }
 
     /// An effect on some members or fields of a key; none if there are none.
@@ -100,11 +130,14 @@ impl Trace {
     }
 
     /// Tells listeners; the key must be closed by now.
+    #[inline(always)]
     pub fn tell(&self, call: Call<'_>, name: Word<'_>) {
-        for effect in self.effects.iter().take(self.count).flatten() {
+        let mut rest = self.effects;
+        while let Some(effect) = Effect::numbered(rest & EFFECT_MASK) {
             for (class, event) in effect.described().1 {
                 call.notify(*class, event, name);
             }
+            rest >>= EFFECT_BITS;
         }
     }
 }

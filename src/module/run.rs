@@ -6,17 +6,17 @@
 
 use super::api::Call;
 use super::api::key::{Key, Mode};
-use super::info::COUNTERS;
-use super::keys::{self, Foreign};
+use super::info::{COUNTERS, Tally};
+use super::keys::{self, Foreign, Kept};
 use super::replicate::Trace;
 use super::{clock, config, guard, top};
 use crate::commands::error::Fault;
-use crate::commands::limit::{self, Algorithm, Form};
+use crate::commands::limit::{self, Form};
 use crate::commands::table;
 use crate::commands::verbs::{self, Look};
 use crate::commands::{lease, reply};
 use crate::engine::lease::Acquire;
-use crate::engine::{self, Ask, Rule, Verb, Write};
+use crate::engine::{self, Ask, Limiter, Rule, Verb, Write};
 
 /// Why a call is answered with an error.
 pub enum Failure {
@@ -54,16 +54,34 @@ impl Failure {
 /// What a handler comes to: the reply is written, or this failure is the reply.
 pub type Outcome = Result<(), Failure>;
 
-/// RL.FIXED, RL.SLIDING, RL.TOKEN, RL.LEAKY.
-pub fn decide(call: Call<'_>, algorithm: Algorithm) -> Outcome {
-    let rule = limit::rule(algorithm, Form::Decide, config::settings(), &mut call.words(2))?;
-    one(call, Verb::Decide, &rule)
+/// RL.FIXED.
+pub fn fixed(call: Call<'_>) -> Outcome {
+    let (fixed, ask) = limit::fixed(Form::Decide, call.words(2))?;
+    one(call, Verb::Decide, &fixed, ask, &COUNTERS.fixed)
+}
+
+/// RL.SLIDING.
+pub fn sliding(call: Call<'_>) -> Outcome {
+    let (limiter, ask) = limit::sliding(Form::Decide, config::settings(), call.words(2))?;
+    whichever(call, Verb::Decide, &Rule { limiter, ask })
+}
+
+/// RL.TOKEN.
+pub fn token(call: Call<'_>) -> Outcome {
+    let (token, ask) = limit::token(Form::Decide, call.words(2))?;
+    one(call, Verb::Decide, &token, ask, &COUNTERS.token)
+}
+
+/// RL.LEAKY.
+pub fn leaky(call: Call<'_>) -> Outcome {
+    let (leaky, ask) = limit::leaky(Form::Decide, call.words(2))?;
+    one(call, Verb::Decide, &leaky, ask, &COUNTERS.leaky)
 }
 
 /// RL.REFUND.
 pub fn refund(call: Call<'_>) -> Outcome {
     let rule = limit::named_rule(Form::Refund, config::settings(), &mut verbs::spread(call.words(2)))?;
-    one(call, Verb::Refund, &rule)?;
+    whichever(call, Verb::Refund, &rule)?;
     COUNTERS.refunds.bump();
     Ok(())
 }
@@ -71,26 +89,40 @@ pub fn refund(call: Call<'_>) -> Outcome {
 /// RL.CHARGE.
 pub fn charge(call: Call<'_>) -> Outcome {
     let rule = limit::named_rule(Form::Charge, config::settings(), &mut verbs::spread(call.words(2)))?;
-    one(call, Verb::Charge, &rule)?;
+    whichever(call, Verb::Charge, &rule)?;
     COUNTERS.charges.bump();
     Ok(())
 }
 
-/// One question to one limiter, answered and replied to. States and writes are large, so they stay where they are made.
-fn one(call: Call<'_>, verb: Verb, rule: &Rule<'_>) -> Outcome {
+/// One question to whichever limiter a rule has.
+fn whichever(call: Call<'_>, verb: Verb, rule: &Rule<'_>) -> Outcome {
+    let ask = rule.ask;
+    match &rule.limiter {
+        Limiter::Fixed(fixed) => one(call, verb, fixed, ask, &COUNTERS.fixed),
+        Limiter::Sliding(sliding) => one(call, verb, sliding, ask, &COUNTERS.sliding),
+        Limiter::Buckets(buckets) => one(call, verb, buckets, ask, &COUNTERS.sliding),
+        Limiter::Token(token) => one(call, verb, token, ask, &COUNTERS.token),
+        Limiter::Leaky(leaky) => one(call, verb, leaky, ask, &COUNTERS.leaky),
+    }
+}
+
+/// One question to one limiter, answered and replied to.
+///
+/// What lies on this way is inlined into every handler. Each is one straight piece of code for its own limiter then, and
+/// what was read from words and state stays in registers up to the reply.
+#[inline(always)]
+fn one(call: Call<'_>, verb: Verb, limiter: &impl Kept, ask: Ask, tally: &Tally) -> Outcome {
     let name = call.word(1).ok_or(Failure::Arity)?;
     let now = clock::now();
     let key = Key::open(call, name, Mode::Write);
     guard::inject("key");
-    let loaded = keys::load(&key, rule, verb, now);
-    let loaded = loaded.as_ref().map_err(|foreign| *foreign)?;
-    let answer = engine::answer(verb, loaded, rule.ask, now);
-    let (decision, write) = &answer;
-    let trace = keys::apply(&key, rule, write, now);
+    let state = limiter.load(&key, verb, ask, now)?;
+    let (decision, write) = limiter.answer(verb, &state, ask, now);
+    let trace = keys::apply(limiter, &key, &write, now);
     drop(key);
     trace.tell(call, name);
-    COUNTERS.of(&rule.limiter).count(decision.verdict, name, now);
-    call.five(&reply::five(decision));
+    tally.count(decision.verdict, name, now);
+    call.five(&reply::five(&decision));
     Ok(())
 }
 
@@ -140,8 +172,11 @@ pub fn all(call: Call<'_>) -> Outcome {
             }
         }
     }
-    let traces: Vec<Trace> =
-        opened.iter().zip(&answers).map(|((key, rule, _), (_, write))| keys::apply(key, rule, write, now)).collect();
+    let traces: Vec<Trace> = opened
+        .iter()
+        .zip(&answers)
+        .map(|((key, rule, _), (_, write))| keys::apply_rule(rule, key, write, now))
+        .collect();
     drop(opened);
     for (index, (trace, (decision, _))) in traces.iter().zip(&answers).enumerate() {
         if let Some(name) = call.word(1 + index * 2) {

@@ -59,6 +59,7 @@ impl Keyspace {
         let written = record::number(used).as_bytes().to_vec();
         *self.keys.text(key) = written.clone();
         match expiry {
+            None if by == 1 => self.effect(&[b"INCR", key]),
             None => self.effect(&[b"INCRBY", key, &number(by)]),
             Some(end) => {
                 self.keys.set_expiry(key, Some(end.get()));

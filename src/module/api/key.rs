@@ -6,8 +6,9 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
 use super::text::{Owned, Word};
-use super::{Call, api, bytes, nothing, setup};
+use super::{Call, Context, api, bytes, nothing, setup};
 use crate::engine::time::{Micros, Millis};
+use crate::storage::record;
 
 /// What stands under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,23 +63,30 @@ impl Drop for Key<'_> {
     /// The server tells them at the close of a key, which it has at hand then, unless a module says that it does so
     /// itself; a call of its own for that would look the key up again. So the module says so for all keys but those
     /// that were written, and a refusal disturbs nobody.
+    #[inline]
     fn drop(&mut self) {
-        if self.handle.is_null() {
-            return;
+        if !self.handle.is_null() {
+            close(self.handle, self.call.context(), self.written.get());
         }
-        if self.written.get() {
-            setup::signal_at_close(self.call.context(), true);
-            api!(RedisModule_CloseKey(self.handle));
-            setup::signal_at_close(self.call.context(), false);
-        } else {
-            api!(RedisModule_CloseKey(self.handle));
-        }
+    }
+}
+
+/// Closes a key. What this needs is given by value, so that a key can live in registers up to its end.
+#[inline(never)]
+fn close(handle: *mut raw::RedisModuleKey, context: *mut Context, written: bool) {
+    if written {
+        setup::signal_at_close(context, true);
+    }
+    api!(RedisModule_CloseKey(handle));
+    if written {
+        setup::signal_at_close(context, false);
     }
 }
 
 impl<'c> Key<'c> {
     /// Opens the key of that name.
     #[must_use]
+    #[inline]
     pub fn open(call: Call<'c>, name: Word<'c>, mode: Mode) -> Self {
         let handle = api!(RedisModule_OpenKey(call.context(), name.pointer(), mode.flags()));
         let kind = if handle.is_null() { Type::Empty } else { type_of(api!(RedisModule_KeyType(handle))) };
@@ -86,6 +94,7 @@ impl<'c> Key<'c> {
     }
 
     /// Takes note that the key is written.
+    #[inline]
     fn writes(&self) {
         self.written.set(true);
     }
@@ -110,6 +119,7 @@ impl<'c> Key<'c> {
 
     /// Bytes of a string, fields of a hash, elements of a sorted set.
     #[must_use]
+    #[inline]
     pub fn length(&self) -> usize {
         if self.handle.is_null() { 0 } else { api!(RedisModule_ValueLength(self.handle)) }
     }
@@ -118,6 +128,7 @@ impl<'c> Key<'c> {
     ///
     /// Only for a key that exists: some servers crash when they are asked for the expiry of an empty one.
     #[must_use]
+    #[inline]
     pub fn expiry(&self) -> Option<Millis> {
         if self.kind == Type::Empty {
             return None;
@@ -127,6 +138,7 @@ impl<'c> Key<'c> {
     }
 
     /// Moves the instant of expiry.
+    #[inline]
     pub fn expire_at(&self, at: Millis) {
         self.writes();
         if !self.handle.is_null() {
@@ -136,6 +148,7 @@ impl<'c> Key<'c> {
 
     /// The bytes of a string value; they may not be kept over any change of the key.
     #[must_use]
+    #[inline]
     pub fn string(&self) -> &[u8] {
         let (start, length) = self.text();
         if start.is_null() {
@@ -146,6 +159,7 @@ impl<'c> Key<'c> {
     }
 
     /// Where a string's bytes are: asked for once, for reading as well as for what may be written afterwards.
+    #[inline(always)]
     fn text(&self) -> (*mut c_char, usize) {
         if let Some(known) = self.text.get() {
             return known;
@@ -156,20 +170,28 @@ impl<'c> Key<'c> {
         (start, length)
     }
 
-    /// Makes a string value of these bytes, in place where there is one; the expiry stays.
+    /// Makes a string value of these bytes, in place where there are as many; the expiry stays.
+    #[inline(always)]
     pub fn set_string(&self, text: &[u8]) {
+        self.put_string(text.len(), |place| place.copy_from_slice(text));
+    }
+
+    /// Makes a string value of a decimal number; the expiry stays.
+    #[inline(always)]
+    pub fn set_number(&self, value: u64) {
+        self.put_string(record::digits_of(value), |place| record::write_number(place, value));
+    }
+
+    /// Makes room for a string value of so many bytes and has it written.
+    #[inline(always)]
+    fn put_string(&self, length: usize, write: impl FnOnce(&mut [u8])) {
         self.writes();
-        let known = if self.kind == Type::String { self.text() } else { (ptr::null_mut(), 0) };
-        let (start, length) = if known.0.is_null() || known.1 != text.len() {
-            api!(RedisModule_StringTruncate(self.handle, text.len()));
-            self.text.set(None);
-            self.text()
-        } else {
-            known
-        };
-        if !start.is_null() && length == text.len() {
-            // SAFETY: the server grants write access to `length` bytes, which are not the caller's.
-            unsafe { ptr::copy_nonoverlapping(text.as_ptr(), start.cast::<u8>(), length) };
+        let (start, present) = if self.kind == Type::String { self.text() } else { (ptr::null_mut(), 0) };
+        let start = if present == length && !start.is_null() { start } else { resized(self.handle, length) };
+        self.text.set(None);
+        if !start.is_null() {
+            // SAFETY: the server grants write access to so many bytes until the key is changed or closed.
+            write(unsafe { std::slice::from_raw_parts_mut(start.cast::<u8>(), length) });
         }
     }
 
@@ -183,6 +205,7 @@ impl<'c> Key<'c> {
 
     /// Two fields of a hash.
     #[must_use]
+    #[inline]
     pub fn hash_get_two(&self, one: Word<'_>, other: Word<'_>) -> (Option<Owned>, Option<Owned>) {
         let mut values = [ptr::null_mut(); 2];
         let [first, second] = &mut values;
@@ -207,6 +230,7 @@ impl<'c> Key<'c> {
     }
 
     /// Sets two fields of a hash.
+    #[inline]
     pub fn hash_set_two(&self, one: (Word<'_>, Word<'_>), other: (Word<'_>, Word<'_>)) {
         self.writes();
         api!(RedisModule_HashSet(
@@ -293,6 +317,15 @@ impl<'c> Key<'c> {
         self.writes();
         api!(RedisModule_ZsetRem(self.handle, member.pointer(), ptr::null_mut()));
     }
+}
+
+/// Makes a string of so many bytes of a key, and says where; nowhere if the server did not.
+#[inline(never)]
+fn resized(handle: *mut raw::RedisModuleKey, length: usize) -> *mut c_char {
+    api!(RedisModule_StringTruncate(handle, length));
+    let mut present = 0;
+    let start = api!(RedisModule_StringDMA(handle, &raw mut present, Mode::Write.flags()));
+    if present == length { start } else { ptr::null_mut() }
 }
 
 const fn type_of(kind: c_int) -> Type {

@@ -121,19 +121,17 @@ pub static TS: Constant = Constant::new(record::TS);
 pub static PXAT: Constant = Constant::new(b"PXAT");
 /// The rank of the first element.
 pub static ZERO: Constant = Constant::new(b"0");
-/// The commonest step of a counter.
-pub static ONE: Constant = Constant::new(b"1");
 
 /// Makes the constant words.
 pub fn make_constants() {
-    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &ZERO, &ONE] {
+    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &ZERO] {
         constant.make();
     }
 }
 
 /// Gives the constant words back.
 pub fn free_constants() {
-    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &ZERO, &ONE] {
+    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &ZERO] {
         constant.free();
     }
 }
