@@ -35,13 +35,13 @@ pub fn throttle(call: Call<'_>) -> Outcome {
 }
 
 fn load(key: &Key<'_>) -> Result<Option<Stored>, Foreign> {
-    match key.kind() {
-        Type::Empty => Ok(None),
-        Type::String => {
-            let tat_ns = record::read_tat(key.string()).ok_or(error::FOREIGN_TAT)?;
+    match key.string() {
+        Some(text) => {
+            let tat_ns = record::read_tat(text).ok_or(error::FOREIGN_TAT)?;
             Ok(Some(Stored { tat_ns, expiry: key.expiry() }))
         }
-        _ => Err(error::WRONG_TYPE),
+        None if key.kind() == Type::Empty => Ok(None),
+        None => Err(error::WRONG_TYPE),
     }
 }
 

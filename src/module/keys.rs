@@ -85,7 +85,9 @@ impl Kept for Sliding<'_> {
             take_out(key, self, change.take_out, &mut trace);
             mend_future(key, change.mend, now, &mut trace);
             add_units(key, self, change.add, now, &mut trace);
-            trim(key, now.minus_us(self.period), change.trim, &mut trace);
+            // A unit of an id that had left may have come back just now.
+            let lowest = key.kept_lowest().filter(|_| self.id.is_none());
+            trim(key, lowest, now.minus_us(self.period), change.trim, &mut trace);
         }
         moved(key, expiry, trace)
     }
@@ -144,13 +146,13 @@ pub fn apply_rule(rule: &Rule<'_>, key: &Key<'_>, write: &Write, now: Micros) ->
 
 #[inline(always)]
 fn counter(key: &Key<'_>) -> Result<Option<Counter>, Foreign> {
-    match key.kind() {
-        Type::Empty => Ok(None),
-        Type::String => {
-            let used = record::read_counter(key.string()).ok_or(error::FOREIGN_COUNTER)?;
+    match key.string() {
+        Some(text) => {
+            let used = record::read_counter(text).ok_or(error::FOREIGN_COUNTER)?;
             Ok(Some(Counter { used, end: key.expiry() }))
         }
-        _ => Err(error::WRONG_TYPE),
+        None if key.kind() == Type::Empty => Ok(None),
+        None => Err(error::WRONG_TYPE),
     }
 }
 
@@ -210,12 +212,13 @@ fn ends(key: &Key<'_>, is_member: fn(&[u8]) -> bool, foreign: Foreign) -> Result
     }
     let end = |from| {
         let (member, score) = key.range(Edge::Open, Edge::Open, from).current()?;
-        is_member(member.bytes()).then(|| instant_of(score)).flatten()
+        let at = is_member(member.bytes()).then(|| instant_of(score)).flatten()?;
+        Some((member, at))
     };
-    match (end(From::Lowest), end(From::Highest)) {
-        (Some(lowest), Some(highest)) => Ok(Some(Ends { lowest, highest })),
-        _ => Err(foreign),
-    }
+    let (member, lowest) = end(From::Lowest).ok_or(foreign)?;
+    let highest = if key.length() == 1 { lowest } else { end(From::Highest).ok_or(foreign)?.1 };
+    key.keep_lowest(member);
+    Ok(Some(Ends { lowest, highest }))
 }
 
 /// How many elements of a sorted set have scores in a range: walked if they are few, asked for by rank if not.
@@ -522,12 +525,13 @@ fn add_behind_run(key: &Key<'_>, now: Micros, taken: &mut i64) -> Owned {
     member
 }
 
-/// Trims entries at or below `cutoff`, the lowest first, and gives back how many it found.
-pub fn trim(key: &Key<'_>, cutoff: i64, most: u64, trace: &mut Trace) {
+/// Trims entries at or below `cutoff`, the lowest first; which that is may be known already.
+pub fn trim(key: &Key<'_>, lowest: Option<Owned>, cutoff: i64, most: u64, trace: &mut Trace) {
+    let mut known = lowest;
     let mut trimmed = 0;
     while trimmed < most {
-        let found = key.range(Edge::Open, Edge::At(cutoff), From::Lowest).current();
-        let Some((member, _)) = found else { break };
+        let found = || key.range(Edge::Open, Edge::At(cutoff), From::Lowest).current().map(|(member, _)| member);
+        let Some(member) = known.take().or_else(found) else { break };
         key.remove(member.word());
         trimmed += 1;
     }

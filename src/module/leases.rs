@@ -55,7 +55,7 @@ pub fn acquire(call: Call<'_>) -> Outcome {
         key.add(held.end, member.word());
         let end = Owned::signed(held.end.get());
         trace.replicate(call, Effect::ZAdd, &[name, end.word(), member.word()]);
-        keys::trim(&key, now.get(), held.trim, &mut trace);
+        keys::trim(&key, None, now.get(), held.trim, &mut trace);
         if let Some(at) = held.expiry {
             keys::move_expiry(&key, at, &mut trace);
         }
@@ -123,7 +123,7 @@ pub fn renew(call: Call<'_>) -> Outcome {
         renewed = running.len();
         trace.replicate_scores(&key, &Owned::signed(end.get()), &running);
         if renewed > 0 {
-            keys::trim(&key, now.get(), TRIM, &mut trace);
+            keys::trim(&key, None, now.get(), TRIM, &mut trace);
             outlive(&key, span, now, &mut trace);
         }
     }
@@ -150,7 +150,7 @@ pub fn release(call: Call<'_>) -> Outcome {
                 key.remove(member.word());
             }
             trace.replicate_members(&key, Effect::ZRem, &running);
-            keys::trim(&key, now.get(), TRIM, &mut trace);
+            keys::trim(&key, None, now.get(), TRIM, &mut trace);
             outlive(&key, Span::ZERO, now, &mut trace);
         }
     }

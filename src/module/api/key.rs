@@ -50,11 +50,14 @@ pub struct Key<'c> {
     call: Call<'c>,
     name: Word<'c>,
     handle: *mut raw::RedisModuleKey,
-    kind: Type,
+    /// What stood there when the key was opened, once it is known.
+    kind: Cell<Option<Type>>,
     mode: Mode,
     written: Cell<bool>,
     /// Where the server keeps a string's bytes, once it was asked; until something moves them.
     text: Cell<Option<(*mut c_char, usize)>>,
+    /// The member of the lowest score, for who takes it out.
+    lowest: Cell<Option<Owned>>,
 }
 
 impl Drop for Key<'_> {
@@ -89,8 +92,8 @@ impl<'c> Key<'c> {
     #[inline]
     pub fn open(call: Call<'c>, name: Word<'c>, mode: Mode) -> Self {
         let handle = api!(RedisModule_OpenKey(call.context(), name.pointer(), mode.flags()));
-        let kind = if handle.is_null() { Type::Empty } else { type_of(api!(RedisModule_KeyType(handle))) };
-        Self { call, name, handle, kind, mode, written: Cell::new(false), text: Cell::new(None) }
+        let (kind, text, lowest) = (Cell::new(None), Cell::new(None), Cell::new(None));
+        Self { call, name, handle, kind, mode, written: Cell::new(false), text, lowest }
     }
 
     /// Takes note that the key is written.
@@ -113,8 +116,14 @@ impl<'c> Key<'c> {
 
     /// What stood there when the key was opened.
     #[must_use]
-    pub const fn kind(&self) -> Type {
-        self.kind
+    #[inline]
+    pub fn kind(&self) -> Type {
+        if let Some(known) = self.kind.get() {
+            return known;
+        }
+        let kind = if self.handle.is_null() { Type::Empty } else { type_of(api!(RedisModule_KeyType(self.handle))) };
+        self.kind.set(Some(kind));
+        kind
     }
 
     /// Bytes of a string, fields of a hash, elements of a sorted set.
@@ -130,7 +139,7 @@ impl<'c> Key<'c> {
     #[must_use]
     #[inline]
     pub fn expiry(&self) -> Option<Millis> {
-        if self.kind == Type::Empty {
+        if self.kind() == Type::Empty {
             return None;
         }
         let at = api!(RedisModule_GetAbsExpire(self.handle));
@@ -146,16 +155,25 @@ impl<'c> Key<'c> {
         }
     }
 
-    /// The bytes of a string value; they may not be kept over any change of the key.
+    /// The bytes of a string value, `None` of a value of another type and of none at all; they may not be kept over any
+    /// change of the key.
     #[must_use]
-    #[inline]
-    pub fn string(&self) -> &[u8] {
-        let (start, length) = self.text();
-        if start.is_null() {
-            return &[];
+    #[inline(always)]
+    pub fn string(&self) -> Option<&[u8]> {
+        if self.handle.is_null() {
+            return None;
         }
+        let (start, length) = self.text();
+        if length == 0 {
+            // Nothing, an empty string, or a value of another type.
+            return (self.kind() == Type::String).then_some(&[]);
+        }
+        if start.is_null() {
+            return None;
+        }
+        self.kind.set(Some(Type::String));
         // SAFETY: the server grants access to so many bytes until the key is changed or closed.
-        unsafe { std::slice::from_raw_parts(start.cast::<u8>().cast_const(), length) }
+        Some(unsafe { std::slice::from_raw_parts(start.cast::<u8>().cast_const(), length) })
     }
 
     /// Where a string's bytes are: asked for once, for reading as well as for what may be written afterwards.
@@ -186,7 +204,7 @@ impl<'c> Key<'c> {
     #[inline(always)]
     fn put_string(&self, length: usize, write: impl FnOnce(&mut [u8])) {
         self.writes();
-        let (start, present) = if self.kind == Type::String { self.text() } else { (ptr::null_mut(), 0) };
+        let (start, present) = if self.kind() == Type::String { self.text() } else { (ptr::null_mut(), 0) };
         let start = if present == length && !start.is_null() { start } else { resized(self.handle, length) };
         self.text.set(None);
         if !start.is_null() {
@@ -270,6 +288,17 @@ impl<'c> Key<'c> {
         let cursor = api!(RedisModule_ScanCursorCreate());
         while api!(RedisModule_ScanKey(self.handle, cursor, Some(callback), data)) != 0 {}
         api!(RedisModule_ScanCursorDestroy(cursor));
+    }
+
+    /// Keeps the member of the lowest score, as it was found.
+    pub fn keep_lowest(&self, member: Owned) {
+        self.lowest.set(Some(member));
+    }
+
+    /// The member that had the lowest score when it was kept.
+    #[must_use]
+    pub fn kept_lowest(&self) -> Option<Owned> {
+        self.lowest.take()
     }
 
     /// The elements of a sorted set whose scores lie in a range.

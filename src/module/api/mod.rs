@@ -85,7 +85,7 @@ impl<'c> Call<'c> {
     pub unsafe fn new(context: *mut Context, argv: *mut *mut ServerString, argc: c_int) -> Self {
         let count = usize::try_from(argc).unwrap_or(0);
         // SAFETY: the server passes `argc` valid pointers.
-        let argv = if argv.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(argv.cast_const(), count) } };
+        let argv = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(argv.cast_const(), count) } };
         Self { context, argv, lifetime: PhantomData }
     }
 
@@ -280,10 +280,8 @@ impl Drop for CallReply {
 fn bytes<'c>(string: *mut ServerString) -> &'c [u8] {
     let mut length = 0;
     let start = api!(RedisModule_StringPtrLen(string.cast_const(), &raw mut length));
-    if start.is_null() {
-        return &[];
-    }
-    // SAFETY: the server keeps the string for as long as the call runs; nobody writes to it meanwhile.
+    // SAFETY: a string of the server has bytes, if only the end of an empty one; the server keeps it for as long as the
+    // call runs, and nobody writes to it meanwhile.
     unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) }
 }
 
