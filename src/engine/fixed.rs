@@ -70,28 +70,30 @@ impl Fixed {
     }
 
     /// The end of a window that opens now.
-    fn opened_end(self, now: Millis) -> Millis {
+    #[inline(always)]
+    fn opened_end(&self, now: Millis) -> Millis {
         match (self.align, self.period.span()) {
             (None, Some(span)) => now.plus_ceil(span),
-            (offset, _) => self.period.end_of_window_at(now, offset.unwrap_or(Offset::UTC)),
+            (offset, _) => aligned_end(self.period, offset, now),
         }
     }
 
     /// Whether an end is later than a window's can be by these numbers.
     #[inline(always)]
-    fn is_too_late(self, end: Millis, now: Millis) -> bool {
+    fn is_too_late(&self, end: Millis, now: Millis) -> bool {
         match self.period.span() {
             // Whole milliseconds: what is more than the period is at least a millisecond more.
             Some(span) => end.since(now) >= span.plus(Span::from_ms(1)),
-            None => end > self.opened_end(self.opened_end(now)),
+            None => end > aligned_end(self.period, self.align, aligned_end(self.period, self.align, now)),
         }
     }
 
     /// What becomes of an end that is later than the latest.
-    fn mended_end(self, now: Millis) -> Millis {
+    #[inline(always)]
+    fn mended_end(&self, now: Millis) -> Millis {
         match self.period.span() {
             Some(span) => now.plus_ceil(span),
-            None => self.opened_end(now),
+            None => aligned_end(self.period, self.align, now),
         }
     }
 
@@ -190,6 +192,12 @@ impl Policy for Fixed {
     fn mend(&self, counter: &Option<Counter>, _cost: u64, now: Micros) -> Write {
         Write::expiry(self.books(*counter, now.floor_ms()).mended)
     }
+}
+
+/// The end of the window on the clock or the calendar that an instant lies in.
+#[inline(never)]
+fn aligned_end(period: Period, offset: Option<Offset>, now: Millis) -> Millis {
+    period.end_of_window_at(now, offset.unwrap_or(Offset::UTC))
 }
 
 /// A difference of counters: both lie within the 63 bits of a stored counter.

@@ -388,6 +388,7 @@ fn put_stored(key: &Key<'_>, field: Word<'_>, change: &Change, expiry: Option<Mi
 }
 
 /// Deletes a key that is as good as untouched.
+#[inline(always)]
 pub fn drop_key(key: &Key<'_>) -> Trace {
     let mut trace = Trace::none();
     let effect = if key.length() > 64 { Effect::Unlink } else { Effect::Del };
@@ -397,6 +398,7 @@ pub fn drop_key(key: &Key<'_>) -> Trace {
 }
 
 /// Moves a key's expiry.
+#[inline(always)]
 pub fn move_expiry(key: &Key<'_>, at: Millis, trace: &mut Trace) {
     key.expire_at(at);
     let at = Owned::signed(at.get());
@@ -404,7 +406,7 @@ pub fn move_expiry(key: &Key<'_>, at: Millis, trace: &mut Trace) {
 }
 
 /// Moves a key's expiry if it has to move, after what left `trace`.
-#[inline]
+#[inline(always)]
 fn moved(key: &Key<'_>, expiry: Option<Millis>, mut trace: Trace) -> Trace {
     if let Some(at) = expiry {
         move_expiry(key, at, &mut trace);
@@ -427,6 +429,7 @@ fn count_on(key: &Key<'_>, used: u64, by: i64) -> Trace {
 }
 
 /// Makes a string of a key, and its end.
+#[inline(always)]
 pub fn put_string(key: &Key<'_>, text: &[u8], end: Millis) -> Trace {
     let mut trace = Trace::none();
     key.set_string(text);

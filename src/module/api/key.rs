@@ -66,7 +66,7 @@ impl Drop for Key<'_> {
     /// The server tells them at the close of a key, which it has at hand then, unless a module says that it does so
     /// itself; a call of its own for that would look the key up again. So the module says so for all keys but those
     /// that were written, and a refusal disturbs nobody.
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if !self.handle.is_null() {
             close(self.handle, self.call.context(), self.written.get());
@@ -89,7 +89,7 @@ fn close(handle: *mut raw::RedisModuleKey, context: *mut Context, written: bool)
 impl<'c> Key<'c> {
     /// Opens the key of that name.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn open(call: Call<'c>, name: Word<'c>, mode: Mode) -> Self {
         let handle = api!(RedisModule_OpenKey(call.context(), name.pointer(), mode.flags()));
         let (kind, text, lowest) = (Cell::new(None), Cell::new(None), Cell::new(None));
@@ -97,7 +97,7 @@ impl<'c> Key<'c> {
     }
 
     /// Takes note that the key is written.
-    #[inline]
+    #[inline(always)]
     fn writes(&self) {
         self.written.set(true);
     }
@@ -116,19 +116,19 @@ impl<'c> Key<'c> {
 
     /// What stood there when the key was opened.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn kind(&self) -> Type {
         if let Some(known) = self.kind.get() {
             return known;
         }
-        let kind = if self.handle.is_null() { Type::Empty } else { type_of(api!(RedisModule_KeyType(self.handle))) };
+        let kind = type_of(self.handle);
         self.kind.set(Some(kind));
         kind
     }
 
     /// Bytes of a string, fields of a hash, elements of a sorted set.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn length(&self) -> usize {
         if self.handle.is_null() { 0 } else { api!(RedisModule_ValueLength(self.handle)) }
     }
@@ -137,7 +137,7 @@ impl<'c> Key<'c> {
     ///
     /// Only for a key that exists: some servers crash when they are asked for the expiry of an empty one.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn expiry(&self) -> Option<Millis> {
         if self.kind() == Type::Empty {
             return None;
@@ -147,7 +147,7 @@ impl<'c> Key<'c> {
     }
 
     /// Moves the instant of expiry.
-    #[inline]
+    #[inline(always)]
     pub fn expire_at(&self, at: Millis) {
         self.writes();
         if !self.handle.is_null() {
@@ -214,6 +214,7 @@ impl<'c> Key<'c> {
     }
 
     /// Deletes the key; a large value is freed in the background.
+    #[inline(always)]
     pub fn unlink(&self) {
         self.writes();
         if !self.handle.is_null() {
@@ -223,7 +224,7 @@ impl<'c> Key<'c> {
 
     /// Two fields of a hash.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn hash_get_two(&self, one: Word<'_>, other: Word<'_>) -> (Option<Owned>, Option<Owned>) {
         let mut values = [ptr::null_mut(); 2];
         let [first, second] = &mut values;
@@ -242,13 +243,14 @@ impl<'c> Key<'c> {
     }
 
     /// Sets a field of a hash.
+    #[inline(always)]
     pub fn hash_set(&self, field: Word<'_>, value: Word<'_>) {
         self.writes();
         api!(RedisModule_HashSet(self.handle, 0, field.pointer(), value.pointer(), nothing()));
     }
 
     /// Sets two fields of a hash.
-    #[inline]
+    #[inline(always)]
     pub fn hash_set_two(&self, one: (Word<'_>, Word<'_>), other: (Word<'_>, Word<'_>)) {
         self.writes();
         api!(RedisModule_HashSet(
@@ -357,8 +359,13 @@ fn resized(handle: *mut raw::RedisModuleKey, length: usize) -> *mut c_char {
     if present == length { start } else { ptr::null_mut() }
 }
 
-const fn type_of(kind: c_int) -> Type {
-    match kind {
+/// What stands under a key.
+#[inline(never)]
+fn type_of(handle: *mut raw::RedisModuleKey) -> Type {
+    if handle.is_null() {
+        return Type::Empty;
+    }
+    match api!(RedisModule_KeyType(handle)) {
         0 => Type::Empty,
         1 => Type::String,
         3 => Type::Hash,
