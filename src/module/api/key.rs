@@ -63,26 +63,27 @@ pub struct Key<'c> {
 impl Drop for Key<'_> {
     /// Closes the key, and if it was written tells watchers and client-side caches.
     ///
-    /// The server tells them at the close of a key, which it has at hand then, unless a module says that it does so
-    /// itself; a call of its own for that would look the key up again. So the module says so for all keys but those
-    /// that were written, and a refusal disturbs nobody.
+    /// The server tells them at the close of a key that may be written, which it has at hand then, unless a module says
+    /// that it does so itself; a call of its own for that would look the key up again. So the module says so for those
+    /// keys alone that were not written after all, and a refusal disturbs nobody.
     #[inline(always)]
     fn drop(&mut self) {
         if !self.handle.is_null() {
-            close(self.handle, self.call.context(), self.written.get());
+            let untouched = self.mode == Mode::Write && !self.written.get();
+            close(self.handle, self.call.context(), untouched);
         }
     }
 }
 
 /// Closes a key. What this needs is given by value, so that a key can live in registers up to its end.
 #[inline(never)]
-fn close(handle: *mut raw::RedisModuleKey, context: *mut Context, written: bool) {
-    if written {
-        setup::signal_at_close(context, true);
+fn close(handle: *mut raw::RedisModuleKey, context: *mut Context, untouched: bool) {
+    if untouched {
+        setup::signal_at_close(context, false);
     }
     api!(RedisModule_CloseKey(handle));
-    if written {
-        setup::signal_at_close(context, false);
+    if untouched {
+        setup::signal_at_close(context, true);
     }
 }
 

@@ -60,7 +60,7 @@ pub fn is_valkey() -> bool {
 /// The options of this module, as they were set at load.
 static OPTIONS: AtomicI32 = AtomicI32::new(0);
 
-/// Keys are not signalled at their close, so that a refusal disturbs nobody who watches them.
+/// Nobody who watches a key is told of its close.
 const NO_IMPLICIT_SIGNAL_MODIFIED: c_int = 1 << 1;
 
 /// Tells the server how this module behaves.
@@ -71,7 +71,7 @@ pub fn set_options(context: *mut Context) {
     const SKIP_COMMAND_VALIDATION: c_int = 1 << 4;
     /// Valkey: slots may be moved in one piece.
     const HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
-    let mut options = NO_IMPLICIT_SIGNAL_MODIFIED | HANDLE_REPL_ASYNC_LOAD;
+    let mut options = HANDLE_REPL_ASYNC_LOAD;
     if is_valkey() {
         options |= SKIP_COMMAND_VALIDATION | HANDLE_ATOMIC_SLOT_MIGRATION;
     }
@@ -82,7 +82,7 @@ pub fn set_options(context: *mut Context) {
 /// Whether the server shall tell watchers of a key when it is closed.
 pub fn signal_at_close(context: *mut Context, signal: bool) {
     let options = OPTIONS.load(Ordering::Relaxed);
-    let options = if signal { options & !NO_IMPLICIT_SIGNAL_MODIFIED } else { options };
+    let options = if signal { options } else { options | NO_IMPLICIT_SIGNAL_MODIFIED };
     api!(RedisModule_SetModuleOptions(context, options));
 }
 
