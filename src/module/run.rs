@@ -108,8 +108,8 @@ fn whichever(call: Call<'_>, verb: Verb, rule: &Rule<'_>) -> Outcome {
 
 /// One question to one limiter, answered and replied to.
 ///
-/// What lies on this way is inlined into every handler. Each is one straight piece of code for its own limiter then, and
-/// what was read from words and state stays in registers up to the reply.
+/// What lies on this way is inlined into every handler. Each is one straight piece of code for its own limiter then,
+/// and what was read from words and state stays in registers up to the reply.
 #[inline(always)]
 fn one(call: Call<'_>, verb: Verb, limiter: &impl Kept, ask: Ask, tally: &Tally) -> Outcome {
     let name = call.word(1).ok_or(Failure::Arity)?;
