@@ -1,9 +1,10 @@
 //! The decisions: pure functions from a rule, a state and an instant to an answer and what is to be written.
 //!
-//! Four nouns cross the border of this room. A [`Rule`] says what is asked; [`Loaded`] pairs its limiter with the
-//! state that was found, so that a limiter can never meet another one's state; a [`Decision`] is the answer; a
-//! [`Write`] is what becomes of the key. Nothing here reads a clock, touches a key, allocates on a hot path or can
-//! fail: a refusal is an answer, and everything that can be wrong with words or stored bytes was sorted out before.
+//! Every algorithm is a [`Policy`] on a state of its own. Four nouns cross the border of this room. A [`Rule`] says
+//! what is asked; [`Loaded`] pairs whichever limiter it has with the state that was found, so that none can ever meet
+//! another one's state; a [`Decision`] is the answer; a [`Write`] is what becomes of the key. Nothing here reads a
+//! clock, touches a key, allocates on a hot path or can fail: a refusal is an answer, and everything that can be wrong
+//! with words or stored bytes was sorted out before.
 //! Beside the decisions, [`heavy`] counts whom they refuse most.
 
 pub mod bucket;
