@@ -97,10 +97,10 @@ def load_scripts(client: Client) -> dict[str, str]:
 
 
 def _own(name: str, prefix: str, refill: str, algorithm_refused: str, warm: str | None = None) -> list[Workload]:
-    """A limiter of ours on its three paths: numbers that always admit, numbers that admit once.
+    """A limiter of ours on its three paths: numbers that always admit, and numbers that admit once and last for an hour.
 
-    The new keys of a window of 100 ms would expire by the hundred thousand while the next command is measured: those of
-    SLIDING have the long one.
+    New keys have the latter: those of a short window would expire by the hundred thousand while the next command is
+    measured.
     """
     command = f"RL.{name}"
     fresh, full = f"{prefix}:a:{RANDOM}", f"{prefix}:r:{RANDOM}"
@@ -108,7 +108,7 @@ def _own(name: str, prefix: str, refill: str, algorithm_refused: str, warm: str 
     return [
         Workload(command, ADMITTED, (command, fresh, *allow), admitted, (command, fresh, *allow)),
         Workload(command, REFUSED, (command, full, *deny), refused, (command, full, *deny, *(warm or "").split())),
-        Workload(command, NEW, (command, f"{prefix}:n:{RANDOM}", *(deny if name == "SLIDING" else allow)), admitted),
+        Workload(command, NEW, (command, f"{prefix}:n:{RANDOM}", *deny), admitted),
     ]
 
 
@@ -127,11 +127,10 @@ def _lua(
 ) -> list[Workload]:
     fresh, full = f"{prefix}:a:{RANDOM}", f"{prefix}:r:{RANDOM}"
     first = ("EVALSHA", script, "1")
-    fresh_numbers = deny if script == "sliding" else allow
     return [
         Workload(title, ADMITTED, (*first, fresh, *allow), admitted, (*first, fresh, *allow), 1, script),
         Workload(title, REFUSED, (*first, full, *deny), refused, (*first, full, *deny), warm_times, script),
-        Workload(title, NEW, (*first, f"{prefix}:n:{RANDOM}", *fresh_numbers), admitted, None, 1, script),
+        Workload(title, NEW, (*first, f"{prefix}:n:{RANDOM}", *deny), admitted, None, 1, script),
     ]
 
 
