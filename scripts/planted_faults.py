@@ -53,9 +53,9 @@ FAULTS = [
     Fault(
         "ceil for floor: a bucket's remaining units are rounded up",
         "src/engine/bucket.rs",
-        "fn settled(",
-        "debt.left_of(capacity).whole",
-        "debt.left_of(capacity).whole + i64::from(debt.numerator > 0)",
+        "fn room(",
+        "debt.left_of(self.capacity).whole",
+        "debt.left_of(self.capacity).whole + i64::from(debt.numerator > 0)",
     ),
     Fault(
         ">= for >: a call that just fits a bucket is refused",

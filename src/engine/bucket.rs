@@ -60,6 +60,12 @@ impl Bucket {
         self.rate.of_units(self.capacity)
     }
 
+    /// Whole units that fit beside a debt.
+    #[inline(always)]
+    fn room(&self, debt: Amount) -> u64 {
+        u64::try_from(debt.left_of(self.capacity).whole).unwrap_or(0)
+    }
+
     /// The debt now, from the debt as of the stored instant.
     #[must_use]
     #[inline(always)]
@@ -70,12 +76,6 @@ impl Bucket {
 }
 
 impl Debt<'_> {
-    /// Shares owed now.
-    #[must_use]
-    pub const fn owed(&self) -> Shares {
-        self.owed
-    }
-
     #[inline(always)]
     fn decision(&self, verdict: Verdict, owed: Shares) -> Decision {
         self.settled(verdict, owed).0
@@ -86,7 +86,7 @@ impl Debt<'_> {
     fn settled(&self, verdict: Verdict, owed: Shares) -> (Decision, Amount) {
         let Bucket { capacity, rate } = *self.bucket;
         let debt = rate.amount(owed);
-        let remaining = u64::try_from(debt.left_of(capacity).whole).unwrap_or(0);
+        let remaining = self.bucket.room(debt);
         (Decision { verdict, limit: capacity, remaining, reset: rate.time_ceil(owed) }, debt)
     }
 
@@ -114,18 +114,12 @@ impl Debt<'_> {
             let wait = rate.time_ceil(missing).max(early);
             return (self.decision(Verdict::Deny { wait }, self.owed), Settled::Untouched);
         }
-        let granted = if ask.partial { ask.cost.min(self.room()) } else { ask.cost };
+        let granted = if ask.partial { ask.cost.min(self.bucket.room(rate.amount(self.owed))) } else { ask.cost };
         let owed = self.owed + rate.of_units(granted);
         let delay = if queued { self.turn() } else { Span::ZERO };
         let verdict = Verdict::Allow { answer: ask.answer(granted), delay };
         let (decision, debt) = self.settled(verdict, owed);
         (decision, Settled::Owes(debt))
-    }
-
-    /// Whole units that still fit.
-    fn room(&self) -> u64 {
-        let Bucket { capacity, rate } = *self.bucket;
-        u64::try_from(rate.amount(self.owed).left_of(capacity).whole).unwrap_or(0)
     }
 
     /// Gives units back, a fraction on the books counting as one.

@@ -529,12 +529,11 @@ fn add_behind_run(key: &Key<'_>, now: Micros, taken: &mut i64) -> Owned {
 }
 
 /// Trims entries at or below `cutoff`, the lowest first; which that is may be known already.
-pub fn trim(key: &Key<'_>, lowest: Option<Owned>, cutoff: i64, most: u64, trace: &mut Trace) {
-    let mut known = lowest;
+pub fn trim(key: &Key<'_>, mut lowest: Option<Owned>, cutoff: i64, most: u64, trace: &mut Trace) {
     let mut trimmed = 0;
     while trimmed < most {
         let found = || key.range(Edge::Open, Edge::At(cutoff), From::Lowest).current().map(|(member, _)| member);
-        let Some(member) = known.take().or_else(found) else { break };
+        let Some(member) = lowest.take().or_else(found) else { break };
         key.remove(member.word());
         trimmed += 1;
     }
