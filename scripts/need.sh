@@ -66,10 +66,14 @@ c_compiles() {
 # other fails in the middle of the build, with a message that does not name the package.
 libclang_reads() {
     [ -z "${LIBCLANG_PATH:-}" ] || return 0
-    local headers root
+    local headers library
     for headers in /usr/lib/llvm-*/lib/clang/*/include/stddef.h; do
-        root=${headers%/lib/clang/*}
-        ! compgen -G "$root/lib/libclang[-.]*so*" >/dev/null || return 0
+        # Where nothing matches, the pattern itself comes here.
+        [ -e "$headers" ] || continue
+        # Of libclang-cpp, which matches nothing here, bindgen can make no use.
+        for library in "${headers%/lib/clang/*}"/lib/libclang{.so,-[0-9]*.so}*; do
+            [ ! -e "$library" ] || return 0
+        done
     done
     # Distributions that do not keep a folder per version.
     compgen -G '/usr/lib*/clang/*/include/stddef.h' >/dev/null && compgen -G '/usr/lib*/libclang.so*' >/dev/null
