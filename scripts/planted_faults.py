@@ -100,11 +100,11 @@ FAULTS = [
         "end.is_some_and(|end| end < now)",
     ),
     Fault(
-        "wrong step: INCRBY by the new count",
+        "wrong step: one unit for every admission",
         "src/engine/fixed.rs",
         "fn take(",
-        "by: signed(added)",
-        "by: signed(used)",
+        "books.used.saturating_add(added)",
+        "books.used.saturating_add(added.min(1))",
     ),
     Fault(
         "mending forgotten: a fixed window that ends too late",

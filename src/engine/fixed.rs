@@ -107,7 +107,7 @@ impl Fixed {
     #[inline(always)]
     fn take(&self, books: &Books, added: u64, now: Millis) -> (u64, Millis, Write) {
         let used = books.used.saturating_add(added);
-        let change = Change::Count { used, by: signed(added) };
+        let change = Change::Count { used };
         match books.end {
             Some(end) => (used, end, Write::Put(change, books.mended)),
             None => {
@@ -143,7 +143,7 @@ impl Policy for Fixed {
         let mut write = Write::expiry(books.mended);
         if let Some(block) = self.block.filter(|_| used < SHUT) {
             end = end.max(now.plus_ceil(block));
-            write = Write::Put(Change::Count { used: SHUT, by: signed(SHUT - used) }, Some(end));
+            write = Write::Put(Change::Count { used: SHUT }, Some(end));
             used = SHUT;
         }
         (self.decision(Verdict::Deny { wait: end.since(now) }, used, Some(end), now), write)
@@ -159,7 +159,7 @@ impl Policy for Fixed {
             (0, ..) => (books.end, Write::Keep),
             (_, 0, _) => (books.end, Write::expiry(books.mended)),
             (_, _, 0) => (None, Write::Drop),
-            _ => (books.end, Write::Put(Change::Count { used, by: -signed(units) }, books.mended)),
+            _ => (books.end, Write::Put(Change::Count { used }, books.mended)),
         };
         (self.decision(Verdict::Returned { units }, used, end, now), write)
     }
@@ -200,11 +200,6 @@ fn aligned_end(period: Period, offset: Option<Offset>, now: Millis) -> Millis {
     period.end_of_window_at(now, offset.unwrap_or(Offset::UTC))
 }
 
-/// A difference of counters: both lie within the 63 bits of a stored counter.
-fn signed(units: u64) -> i64 {
-    i64::try_from(units).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,10 +219,10 @@ mod tests {
         let rule = five_a_minute();
         let (decision, write) = rule.decide(&None, Ask { cost: 2, partial: false }, at(0));
         assert_eq!((decision.remaining, decision.reset.ceil_ms()), (3, 60_000));
-        assert_eq!(write, Write::Put(Change::Count { used: 2, by: 2 }, Some(Millis::new(T0 + 60_000))));
+        assert_eq!(write, Write::Put(Change::Count { used: 2 }, Some(Millis::new(T0 + 60_000))));
         let open = Some(Counter { used: 2, end: Some(Millis::new(T0 + 60_000)) });
         let (_, write) = rule.decide(&open, Ask { cost: 1, partial: false }, at(10));
-        assert_eq!(write, Write::Put(Change::Count { used: 3, by: 1 }, None), "the end does not move");
+        assert_eq!(write, Write::Put(Change::Count { used: 3 }, None), "the end does not move");
     }
 
     #[test]

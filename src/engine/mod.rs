@@ -212,12 +212,10 @@ impl Write {
 pub enum Change {
     /// The value stays; only the expiry moves.
     Nothing,
-    /// The counter becomes `used`, which is `by` more than it was.
+    /// The counter becomes `used`.
     Count {
         /// Its new value.
         used: u64,
-        /// The difference to the value that was counted from.
-        by: i64,
     },
     /// A bucket's amount as of an instant.
     Level {

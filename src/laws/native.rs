@@ -150,12 +150,6 @@ impl Database {
         }
     }
 
-    fn count_on(&mut self, key: &[u8], by: i64) {
-        let text = self.text(key);
-        let sum = integer(text) + by;
-        *text = sum.to_string().into_bytes();
-    }
-
     /// What a replica, or a reader of the append-only file, does with an effect.
     pub fn replay(&mut self, words: &[Bytes]) {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -163,8 +157,7 @@ impl Database {
             [b"DEL" | b"UNLINK", key] => self.remove(key),
             [b"PEXPIREAT", key, at] => self.set_expiry(key, Some(integer(at))),
             [b"SET", key, text, b"PXAT", at] => self.insert(key, Value::Text(text.to_vec()), Some(integer(at))),
-            [b"INCR", key] => self.count_on(key, 1),
-            [b"INCRBY", key, by] => self.count_on(key, integer(by)),
+            [b"SET", key, text, b"KEEPTTL"] => *self.text(key) = text.to_vec(),
             [b"HSET", key, ref pairs @ ..] => {
                 for pair in pairs.chunks(2) {
                     self.hash(key).insert(pair[0].to_vec(), pair[1].to_vec());

@@ -49,6 +49,6 @@ fn apply(key: &Key<'_>, write: Write) -> Trace {
     match write {
         Write::Keep => Trace::none(),
         Write::Drop => keys::drop_key(key),
-        Write::Put { tat_ns, expiry } => keys::put_string(key, record::signed(tat_ns).as_bytes(), expiry),
+        Write::Put { tat_ns, expiry } => keys::put_string(key, record::signed(tat_ns).as_bytes(), Some(expiry)),
     }
 }

@@ -1,7 +1,7 @@
 //! States under keys: what a call has to know is read here, and what it decided is written here.
 
 use super::api::key::{Edge, From, Key, Type, instant_of};
-use super::api::text::{LEVEL, Owned, PXAT, TOKENS, TS, Word, ZERO};
+use super::api::text::{KEEPTTL, LEVEL, Owned, PXAT, TOKENS, TS, Word, ZERO};
 use super::replicate::{Effect, Trace};
 use crate::commands::error;
 use crate::commands::grammar::MOST_LOGGED;
@@ -42,11 +42,8 @@ impl Kept for Fixed {
 
     #[inline(always)]
     fn put(&self, key: &Key<'_>, change: &Change, expiry: Option<Millis>, _now: Micros) -> Trace {
-        let Change::Count { used, by } = *change else { return Trace::none() };
-        match expiry {
-            Some(end) => put_string(key, record::number(used).as_bytes(), end),
-            None => count_on(key, used, by),
-        }
+        let Change::Count { used } = *change else { return Trace::none() };
+        put_string(key, record::number(used).as_bytes(), expiry)
     }
 }
 
@@ -414,28 +411,19 @@ fn moved(key: &Key<'_>, expiry: Option<Millis>, mut trace: Trace) -> Trace {
     trace
 }
 
-/// Changes a counter whose end stays.
+/// Makes a string of a key, and moves its end if it has to move.
 #[inline(always)]
-fn count_on(key: &Key<'_>, used: u64, by: i64) -> Trace {
-    let mut trace = Trace::none();
-    key.set_number(used);
-    if by == 1 {
-        trace.replicate(key.call(), Effect::Incr, &[key.name()]);
-    } else {
-        let by = Owned::signed(by);
-        trace.replicate(key.call(), Effect::IncrBy, &[key.name(), by.word()]);
-    }
-    trace
-}
-
-/// Makes a string of a key, and its end.
-#[inline(always)]
-pub fn put_string(key: &Key<'_>, text: &[u8], end: Millis) -> Trace {
+pub fn put_string(key: &Key<'_>, text: &[u8], end: Option<Millis>) -> Trace {
     let mut trace = Trace::none();
     key.set_string(text);
-    key.expire_at(end);
-    let (text, end) = (Owned::new(text), Owned::signed(end.get()));
-    trace.replicate(key.call(), Effect::Set, &[key.name(), text.word(), PXAT.word(), end.word()]);
+    let text = Owned::new(text);
+    if let Some(end) = end {
+        key.expire_at(end);
+        let end = Owned::signed(end.get());
+        trace.replicate(key.call(), Effect::SetUntil, &[key.name(), text.word(), PXAT.word(), end.word()]);
+    } else {
+        trace.replicate(key.call(), Effect::Set, &[key.name(), text.word(), KEEPTTL.word()]);
+    }
     trace
 }
 

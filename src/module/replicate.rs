@@ -9,12 +9,10 @@ use super::api::text::{Owned, Word};
 /// A native command that a call comes down to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// SET with PXAT.
+    /// SET with KEEPTTL.
     Set,
-    /// INCR.
-    Incr,
-    /// INCRBY.
-    IncrBy,
+    /// SET with PXAT.
+    SetUntil,
     /// HSET.
     HSet,
     /// HDEL.
@@ -44,10 +42,9 @@ const EFFECT_BITS: u32 = 4;
 const EFFECT_MASK: u32 = (1 << EFFECT_BITS) - 1;
 
 impl Effect {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 10] = [
         Self::Set,
-        Self::Incr,
-        Self::IncrBy,
+        Self::SetUntil,
         Self::HSet,
         Self::HDel,
         Self::ZAdd,
@@ -71,9 +68,8 @@ impl Effect {
     /// The command, and the events that it fires.
     const fn described(self) -> (&'static CStr, &'static [(c_int, &'static CStr)]) {
         match self {
-            Self::Set => (c"SET", &[(STRING, c"set"), (GENERIC, c"expire")]),
-            Self::Incr => (c"INCR", &[(STRING, c"incrby")]),
-            Self::IncrBy => (c"INCRBY", &[(STRING, c"incrby")]),
+            Self::Set => (c"SET", &[(STRING, c"set")]),
+            Self::SetUntil => (c"SET", &[(STRING, c"set"), (GENERIC, c"expire")]),
             Self::HSet => (c"HSET", &[(HASH, c"hset")]),
             Self::HDel => (c"HDEL", &[(HASH, c"hdel")]),
             Self::ZAdd => (c"ZADD", &[(SORTED_SET, c"zadd")]),

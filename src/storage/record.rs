@@ -148,29 +148,6 @@ pub fn number(value: u64) -> Text<20> {
     text
 }
 
-/// How many digits a number has.
-#[must_use]
-#[inline]
-pub const fn digits_of(value: u64) -> usize {
-    let mut count = 1;
-    let mut rest = value;
-    while rest > 9 {
-        rest /= 10;
-        count += 1;
-    }
-    count
-}
-
-/// Writes the last digits of a number into a place, as many as it has bytes.
-#[inline]
-pub fn write_number(place: &mut [u8], value: u64) {
-    let mut rest = value;
-    for byte in place.iter_mut().rev() {
-        *byte = b'0' | u8::try_from(rest % 10).unwrap_or(0);
-        rest /= 10;
-    }
-}
-
 /// A decimal number with its sign.
 #[must_use]
 pub fn signed(value: i64) -> Text<20> {
@@ -458,10 +435,6 @@ mod tests {
                 let expected = value.to_string();
                 prop_assert_eq!(text.as_bytes(), expected.as_bytes());
                 prop_assert_eq!(read_counter(text.as_bytes()), u64::try_from(value).ok());
-                let bare = value.unsigned_abs();
-                let mut place = vec![0; digits_of(bare)];
-                write_number(&mut place, bare);
-                prop_assert_eq!(place, bare.to_string().into_bytes());
             }
         }
 

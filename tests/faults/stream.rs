@@ -106,17 +106,17 @@ fn assert_stream(rows: &[(&str, &[&str])]) {
 
 const SHUT: &str = "1000000000000000000";
 
-/// Counters: SET with the window's end once, INCR or INCRBY after, one SET to shut, DEL for what comes to nothing.
+/// Counters: SET with the window's end once, SET that keeps it after, one SET to shut, DEL for what comes to nothing.
 #[test]
 fn fixed_sends_counters() {
     assert_stream(&[
         ("RL.FIXED k 5 1m", &["SET k 1 PXAT {ms+60000}"]),
-        ("RL.FIXED k 5 1m", &["INCR k"]),
-        ("RL.FIXED k 5 1m COST 2", &["INCRBY k 2"]),
-        ("RL.FIXED k 9 1m COST 9 PARTIAL", &["INCRBY k 5"]),
+        ("RL.FIXED k 5 1m", &["SET k 2 KEEPTTL"]),
+        ("RL.FIXED k 5 1m COST 2", &["SET k 4 KEEPTTL"]),
+        ("RL.FIXED k 9 1m COST 9 PARTIAL", &["SET k 9 KEEPTTL"]),
         ("RL.FIXED k 5 1m", &[]),
-        ("RL.REFUND k FIXED 5 1m COST 2", &["INCRBY k -2"]),
-        ("RL.CHARGE k FIXED 9 1m COST 4", &["INCRBY k 4"]),
+        ("RL.REFUND k FIXED 5 1m COST 2", &["SET k 7 KEEPTTL"]),
+        ("RL.CHARGE k FIXED 9 1m COST 4", &["SET k 11 KEEPTTL"]),
         ("PERSIST k", &["PERSIST k"]),
         ("RL.FIXED k 5 1m", &["PEXPIREAT k {ms+60000}"]),
         ("PEXPIRE k 3600000", &["PEXPIREAT k {ms+3600000}"]),
@@ -196,7 +196,7 @@ fn what_belongs_together_is_sent_together() {
         (r#"RL.ALL a "FIXED 1 1m" b "FIXED 9 1m COST 2""#, &[]),
         (
             r#"EVAL "redis.call('RL.FIXED', 'b', 9, '1m') redis.call('RL.FIXED', 'a', 1, '1m') return redis.call('SET', 'mine', 1)" 0"#,
-            &["MULTI", "INCR b", "SET mine 1", "EXEC"],
+            &["MULTI", "SET b 3 KEEPTTL", "SET mine 1", "EXEC"],
         ),
     ]);
     let (_server, mut pipe, mut reader) = served();
@@ -205,7 +205,7 @@ fn what_belongs_together_is_sent_together() {
     }
     assert_eq!(pipe.good("EXEC").list().len(), 4);
     let lines = reader.lines(&mut pipe);
-    let expected = ["MULTI", "SET a 1 PXAT", "SET mine 1", "INCR a", "EXEC"];
+    let expected = ["MULTI", "SET a 1 PXAT", "SET mine 1", "SET a 2 KEEPTTL", "EXEC"];
     assert!(lines.len() == expected.len(), "{lines:?}");
     assert!(lines.iter().zip(expected).all(|(line, start)| line.starts_with(start)), "{lines:?}");
 }

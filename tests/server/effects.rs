@@ -30,12 +30,12 @@ fn fixed_is_a_counter() {
         &mut server.conn(),
         &[
             (0, "RL.FIXED k 5 1m", &["SET k 1 PXAT 1767225660000"]),
-            (0, "RL.FIXED k 5 1m", &["INCR k"]),
-            (0, "RL.FIXED k 5 1m COST 2", &["INCRBY k 2"]),
+            (0, "RL.FIXED k 5 1m", &["SET k 2 KEEPTTL"]),
+            (0, "RL.FIXED k 5 1m COST 2", &["SET k 4 KEEPTTL"]),
             (1, "RL.FIXED k 5 1m COST 3", &[]),
             (1, "RL.FIXED k 5 1m COST 9", &[]),
-            (1, "RL.CHARGE k FIXED 5 1m COST 9", &["INCRBY k 6"]),
-            (1, "RL.REFUND k FIXED 5 1m COST 9", &["INCRBY k -9"]),
+            (1, "RL.CHARGE k FIXED 5 1m COST 9", &["SET k 10 KEEPTTL"]),
+            (1, "RL.REFUND k FIXED 5 1m COST 9", &["SET k 1 KEEPTTL"]),
             (1, "RL.REFUND k FIXED 5 1m COST 9", &["DEL k"]),
             (1, "RL.REFUND k FIXED 5 1m COST 9", &[]),
             (1, "RL.FIXED n 1 1m", &["SET n 1 PXAT 1767225660001"]),
@@ -156,7 +156,7 @@ fn all_is_one_transaction() {
                 &["MULTI", "SET {x}a 1 PXAT 1767225601000", "SET {x}b 2 PXAT 1767225601000", "EXEC"],
             ),
             (0, r#"RL.ALL {x}a "FIXED 1 1s" {x}b "FIXED 9 1s COST 2""#, &[]),
-            (0, r#"RL.ALL {x}b "FIXED 9 1s" {x}c "FIXED 9 1s COST 0""#, &["INCR {x}b"]),
+            (0, r#"RL.ALL {x}b "FIXED 9 1s" {x}c "FIXED 9 1s COST 0""#, &["SET {x}b 3 KEEPTTL"]),
         ],
     );
 }

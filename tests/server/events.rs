@@ -45,7 +45,7 @@ fn an_admission_is_heard_as_its_native_effect() {
     let mut conn = server.conn();
     for (line, events) in [
         ("RL.FIXED f 9 1h", &["set f", "expire f"][..]),
-        ("RL.FIXED f 9 1h", &["incrby f"]),
+        ("RL.FIXED f 9 1h", &["set f"]),
         ("RL.REFUND f FIXED 9 1h COST 9", &["del f"]),
         ("RL.SLIDING s 9 1h", &["zadd s", "expire s"]),
         ("RL.SLIDING b 9 1h BUCKETS 2", &["hset b", "expire b"]),

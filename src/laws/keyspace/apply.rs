@@ -24,7 +24,7 @@ impl Keyspace {
         match write {
             Write::Keep => {}
             Write::Drop => self.drop_key(key),
-            Write::Put(Change::Count { used, by }, expiry) => self.put_counter(key, *used, *by, *expiry),
+            Write::Put(Change::Count { used }, expiry) => self.put_counter(key, *used, *expiry),
             Write::Put(change, expiry) => {
                 match change {
                     Change::Nothing | Change::Count { .. } => {}
@@ -55,12 +55,11 @@ impl Keyspace {
         }
     }
 
-    fn put_counter(&mut self, key: &[u8], used: u64, by: i64, expiry: Option<Millis>) {
+    fn put_counter(&mut self, key: &[u8], used: u64, expiry: Option<Millis>) {
         let written = record::number(used).as_bytes().to_vec();
         *self.keys.text(key) = written.clone();
         match expiry {
-            None if by == 1 => self.effect(&[b"INCR", key]),
-            None => self.effect(&[b"INCRBY", key, &number(by)]),
+            None => self.effect(&[b"SET", key, &written, b"KEEPTTL"]),
             Some(end) => {
                 self.keys.set_expiry(key, Some(end.get()));
                 self.effect(&[b"SET", key, &written, b"PXAT", &number(end.get())]);

@@ -8,7 +8,6 @@ use std::ptr;
 use super::text::{Owned, Word};
 use super::{Call, Context, api, bytes, nothing, setup};
 use crate::engine::time::{Micros, Millis};
-use crate::storage::record;
 
 /// What stands under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,25 +191,14 @@ impl<'c> Key<'c> {
     /// Makes a string value of these bytes, in place where there are as many; the expiry stays.
     #[inline(always)]
     pub fn set_string(&self, text: &[u8]) {
-        self.put_string(text.len(), |place| place.copy_from_slice(text));
-    }
-
-    /// Makes a string value of a decimal number; the expiry stays.
-    #[inline(always)]
-    pub fn set_number(&self, value: u64) {
-        self.put_string(record::digits_of(value), |place| record::write_number(place, value));
-    }
-
-    /// Makes room for a string value of so many bytes and has it written.
-    #[inline(always)]
-    fn put_string(&self, length: usize, write: impl FnOnce(&mut [u8])) {
         self.writes();
+        let length = text.len();
         let (start, present) = if self.kind() == Type::String { self.text() } else { (ptr::null_mut(), 0) };
         let start = if present == length && !start.is_null() { start } else { resized(self.handle, length) };
         self.text.set(None);
         if !start.is_null() {
             // SAFETY: the server grants write access to so many bytes until the key is changed or closed.
-            write(unsafe { std::slice::from_raw_parts_mut(start.cast::<u8>(), length) });
+            unsafe { std::slice::from_raw_parts_mut(start.cast::<u8>(), length) }.copy_from_slice(text);
         }
     }
 

@@ -119,19 +119,21 @@ pub static LEVEL: Constant = Constant::new(record::LEVEL);
 pub static TS: Constant = Constant::new(record::TS);
 /// The option of an absolute expiry.
 pub static PXAT: Constant = Constant::new(b"PXAT");
+/// The option that the expiry stays.
+pub static KEEPTTL: Constant = Constant::new(b"KEEPTTL");
 /// The rank of the first element.
 pub static ZERO: Constant = Constant::new(b"0");
 
 /// Makes the constant words.
 pub fn make_constants() {
-    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &ZERO] {
+    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &KEEPTTL, &ZERO] {
         constant.make();
     }
 }
 
 /// Gives the constant words back.
 pub fn free_constants() {
-    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &ZERO] {
+    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &KEEPTTL, &ZERO] {
         constant.free();
     }
 }
