@@ -78,6 +78,7 @@ fn version() -> c_int {
 }
 
 fn load(context: *mut Context) -> Result<(), String> {
+    setup::learn_server();
     setup::set_options(context);
     info::reset();
     // The settings first: one of them says which commands there are.

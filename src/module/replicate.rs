@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_int};
 
 use super::api::Call;
 use super::api::key::Key;
-use super::api::text::{Owned, Word};
+use super::api::text::{self, Command, Owned, Word};
 
 /// A native command that a call comes down to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,18 +66,18 @@ impl Effect {
     }
 
     /// The command, and the events that it fires.
-    const fn described(self) -> (&'static CStr, &'static [(c_int, &'static CStr)]) {
+    const fn described(self) -> (&'static Command, &'static [(c_int, &'static CStr)]) {
         match self {
-            Self::Set => (c"SET", &[(STRING, c"set")]),
-            Self::SetUntil => (c"SET", &[(STRING, c"set"), (GENERIC, c"expire")]),
-            Self::HSet => (c"HSET", &[(HASH, c"hset")]),
-            Self::HDel => (c"HDEL", &[(HASH, c"hdel")]),
-            Self::ZAdd => (c"ZADD", &[(SORTED_SET, c"zadd")]),
-            Self::ZRem => (c"ZREM", &[(SORTED_SET, c"zrem")]),
-            Self::ZRemRangeByRank => (c"ZREMRANGEBYRANK", &[(SORTED_SET, c"zremrangebyrank")]),
-            Self::PExpireAt => (c"PEXPIREAT", &[(GENERIC, c"expire")]),
-            Self::Del => (c"DEL", &[(GENERIC, c"del")]),
-            Self::Unlink => (c"UNLINK", &[(GENERIC, c"del")]),
+            Self::Set => (&text::SET, &[(STRING, c"set")]),
+            Self::SetUntil => (&text::SET, &[(STRING, c"set"), (GENERIC, c"expire")]),
+            Self::HSet => (&text::HSET, &[(HASH, c"hset")]),
+            Self::HDel => (&text::HDEL, &[(HASH, c"hdel")]),
+            Self::ZAdd => (&text::ZADD, &[(SORTED_SET, c"zadd")]),
+            Self::ZRem => (&text::ZREM, &[(SORTED_SET, c"zrem")]),
+            Self::ZRemRangeByRank => (&text::ZREMRANGEBYRANK, &[(SORTED_SET, c"zremrangebyrank")]),
+            Self::PExpireAt => (&text::PEXPIREAT, &[(GENERIC, c"expire")]),
+            Self::Del => (&text::DEL, &[(GENERIC, c"del")]),
+            Self::Unlink => (&text::UNLINK, &[(GENERIC, c"del")]),
         }
     }
 }

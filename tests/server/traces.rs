@@ -180,6 +180,48 @@ fn a_transaction_is_discarded_whole() {
     );
 }
 
+/// What a server remembers of a call are the words of the request, also where an effect was handed over in their place:
+/// its slow log, and a transaction and a script that go on afterwards.
+#[test]
+fn a_request_keeps_its_words() {
+    let server = Setup::new().aof().start();
+    let mut conn = server.conn();
+    // Each of the latter has as many words as its effect: SET, ZADD, ZREMRANGEBYRANK, HSET, ZREM.
+    for line in [
+        "RL.FIXED {k}f 9 1h",
+        "RL.SLIDING {k}s 9 20ms",
+        "RL.TOKEN {k}t 9 1 1h",
+        "RL.ACQUIRE {k}l 9 1h ID a",
+        "RL.ACQUIRE {k}l 9 1h ID b",
+    ] {
+        conn.good(line);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(21));
+    let remembered =
+        ["RL.FIXED {k}f 9 1h", "RL.SLIDING {k}s 9 20ms", "RL.CHARGE {k}t TOKEN 9 1 1h", "RL.RELEASE {k}l a"];
+    conn.good("CONFIG SET slowlog-log-slower-than 0");
+    conn.good("SLOWLOG RESET");
+    for line in remembered {
+        conn.good(line);
+    }
+    conn.good("MULTI");
+    conn.good("RL.FIXED {k}f 9 1h");
+    conn.good("RL.FIXED {k}f 9 1h");
+    let remaining: Vec<_> = conn.good("EXEC").list().iter().map(|reply| reply.ints()[2]).collect();
+    assert_eq!(remaining, [6, 5]);
+    let log = conn.good("SLOWLOG GET 128");
+    let mut lines: Vec<_> = log.list().iter().map(|entry| entry.list()[3].to_string()).collect();
+    lines.retain(|line| line.starts_with("RL."));
+    lines.reverse();
+    let transaction = ["RL.FIXED {k}f 9 1h"; 2];
+    assert_eq!(lines, [&remembered[..], &transaction[..]].concat());
+    conn.good("CONFIG SET slowlog-log-slower-than -1");
+    let script = "for n = 1, 2 do redis.call('RL.FIXED', KEYS[1], 9, '1h') redis.call('RL.SLIDING', KEYS[2], 9, '1h') end \
+                  return redis.call('RL.FIXED', KEYS[1], 9, '1h')[3]";
+    let rest = conn.call(&["EVAL", script, "2", "{k}f", "{k}s"]);
+    assert_eq!(rest.int(), 2);
+}
+
 /// Every reply is the same array in RESP2 and RESP3, nil included.
 #[test]
 fn resp2_and_resp3_get_the_same_replies() {

@@ -2,7 +2,7 @@
 
 use redis_module::raw;
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_uint, c_void};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use super::{Context, api, nothing};
 
@@ -55,6 +55,30 @@ pub fn is_valkey() -> bool {
         raw::RedisModule_GetApi
             .is_some_and(|get| get(c"ValkeyModule_OpenKey".as_ptr(), (&raw mut found).cast()) == 0 && !found.is_null())
     }
+}
+
+/// Whether this server replicates, when asked to replicate a request, the words that stand where the handler got them.
+static HANDS_ON_WHAT_STANDS_THERE: AtomicBool = AtomicBool::new(false);
+
+/// Whether this server replicates, when asked to replicate a request, the words that stand where the handler got them.
+///
+/// Every server has done so since there are modules, yet none promises it, and one that did not would replicate the
+/// request itself. So it is relied on up to the newest lines whose stream the tests read, and not beyond.
+#[must_use]
+pub fn hands_on_what_stands_there() -> bool {
+    HANDS_ON_WHAT_STANDS_THERE.load(Ordering::Relaxed)
+}
+
+/// Learns which server this is.
+pub fn learn_server() {
+    /// The last that belongs to the newest line known of Redis, a byte for each part of the version.
+    const NEWEST_REDIS: c_int = 0x08_06_ff;
+    /// And of Valkey.
+    const NEWEST_VALKEY: c_int = 0x09_01_ff;
+    let newest = if is_valkey() { NEWEST_VALKEY } else { NEWEST_REDIS };
+    // SAFETY: a plain read of a pointer; the function takes nothing and answers a number.
+    let version = unsafe { raw::RedisModule_GetServerVersion.map(|function| function()) };
+    HANDS_ON_WHAT_STANDS_THERE.store(version.is_some_and(|version| version <= newest), Ordering::Relaxed);
 }
 
 /// The options of this module, as they were set at load.

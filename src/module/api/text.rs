@@ -1,6 +1,6 @@
 //! Strings of the server: borrowed words and owned ones.
 
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -111,6 +111,30 @@ impl Constant {
     }
 }
 
+/// The name of a native command: as the server looks it up, and as a word.
+pub struct Command {
+    name: &'static CStr,
+    word: Constant,
+}
+
+impl Command {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, word: Constant::new(name.to_bytes()) }
+    }
+
+    /// The name to look up.
+    #[must_use]
+    pub const fn name(&self) -> &'static CStr {
+        self.name
+    }
+
+    /// The name as a word.
+    #[must_use]
+    pub fn word(&self) -> Word<'static> {
+        self.word.word()
+    }
+}
+
 /// The field of tokens.
 pub static TOKENS: Constant = Constant::new(record::TOKENS);
 /// The field of a level.
@@ -124,16 +148,36 @@ pub static KEEPTTL: Constant = Constant::new(b"KEEPTTL");
 /// The rank of the first element.
 pub static ZERO: Constant = Constant::new(b"0");
 
+/// SET.
+pub static SET: Command = Command::new(c"SET");
+/// HSET.
+pub static HSET: Command = Command::new(c"HSET");
+/// HDEL.
+pub static HDEL: Command = Command::new(c"HDEL");
+/// ZADD.
+pub static ZADD: Command = Command::new(c"ZADD");
+/// ZREM.
+pub static ZREM: Command = Command::new(c"ZREM");
+/// ZREMRANGEBYRANK.
+pub static ZREMRANGEBYRANK: Command = Command::new(c"ZREMRANGEBYRANK");
+/// PEXPIREAT.
+pub static PEXPIREAT: Command = Command::new(c"PEXPIREAT");
+/// DEL.
+pub static DEL: Command = Command::new(c"DEL");
+/// UNLINK.
+pub static UNLINK: Command = Command::new(c"UNLINK");
+
+fn constants() -> impl Iterator<Item = &'static Constant> {
+    let commands = [&SET, &HSET, &HDEL, &ZADD, &ZREM, &ZREMRANGEBYRANK, &PEXPIREAT, &DEL, &UNLINK];
+    [&TOKENS, &LEVEL, &TS, &PXAT, &KEEPTTL, &ZERO].into_iter().chain(commands.map(|command| &command.word))
+}
+
 /// Makes the constant words.
 pub fn make_constants() {
-    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &KEEPTTL, &ZERO] {
-        constant.make();
-    }
+    constants().for_each(Constant::make);
 }
 
 /// Gives the constant words back.
 pub fn free_constants() {
-    for constant in [&TOKENS, &LEVEL, &TS, &PXAT, &KEEPTTL, &ZERO] {
-        constant.free();
-    }
+    constants().for_each(Constant::free);
 }
