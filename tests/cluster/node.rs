@@ -80,8 +80,7 @@ impl Node {
             if node.child.as_mut()?.try_wait().unwrap().is_some() {
                 return Some(false);
             }
-            let ready = Conn::open(&node.socket()).is_ok_and(|mut conn| conn.run("PING").to_string() == "PONG");
-            ready.then_some(true)
+            Conn::answers(&node.socket()).then_some(true)
         });
         if answers {
             return Ok(node);

@@ -117,6 +117,12 @@ impl Conn {
         Ok(Self(connection))
     }
 
+    /// Whether a server answers here. One that finds its port taken may go away in the middle of the question.
+    pub fn answers(socket: &Path) -> bool {
+        let ping = |mut conn: Self| conn.0.req_packed_command(&pack(&["PING"])).ok();
+        Self::open(socket).ok().and_then(ping).is_some_and(|value| Reply::from_value(value).to_string() == "PONG")
+    }
+
     /// The answer as the client library read it.
     #[track_caller]
     pub fn value(&mut self, words: &[impl AsRef<[u8]>]) -> Value {

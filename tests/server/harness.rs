@@ -294,7 +294,7 @@ impl Server {
                 server.stopped = true;
                 return Err(format!("{status}\n{}", server.log()));
             }
-            if Conn::open(&server.socket()).is_ok_and(|mut conn| conn.run("PING").to_string() == "PONG") {
+            if Conn::answers(&server.socket()) {
                 return Ok(server);
             }
             assert!(Instant::now() < deadline, "the server does not answer:\n{}", server.log());
