@@ -62,6 +62,7 @@ test: modules default-server ## run every test, against Redis 7.0 or RL_SERVER=
 	cargo test --locked --no-fail-fast $(ARGS)
 ifeq ($(ARGS),)
 	python3 functions/test_rl.py
+	python3 scripts/test_need.py
 	python3 scripts/test_demo.py
 	python3 scripts/pictures.py --check
 endif
