@@ -154,7 +154,7 @@ impl Key {
         match change {
             Change::Nothing => assert!(self.exists(), "an expiry of nothing"),
             Change::Count { used } => {
-                assert!(expiry.is_some() || self.exists(), "a counter without an end");
+                assert!(expiry.is_some() || self.units().is_some(), "a counter without a new expiry exists");
                 self.value = Some(Value::Counter(*used));
             }
             Change::Level { amount, at } => {

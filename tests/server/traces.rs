@@ -186,7 +186,6 @@ fn a_transaction_is_discarded_whole() {
 fn a_request_keeps_its_words() {
     let server = Setup::new().aof().start();
     let mut conn = server.conn();
-    // Each of the latter has as many words as its effect: SET, ZADD, ZREMRANGEBYRANK, HSET, ZREM.
     for line in [
         "RL.FIXED {k}f 9 1h",
         "RL.SLIDING {k}s 9 20ms",
@@ -197,6 +196,7 @@ fn a_request_keeps_its_words() {
         conn.good(line);
     }
     std::thread::sleep(std::time::Duration::from_millis(21));
+    // Each has as many words as its effect: SET, ZADD and ZREMRANGEBYRANK, HSET, ZREM.
     let remembered =
         ["RL.FIXED {k}f 9 1h", "RL.SLIDING {k}s 9 20ms", "RL.CHARGE {k}t TOKEN 9 1 1h", "RL.RELEASE {k}l a"];
     conn.good("CONFIG SET slowlog-log-slower-than 0");
